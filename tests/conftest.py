@@ -189,7 +189,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for library in lasting.glob("*.so"):
             shutil.copy2(library, compiled.library_folder())
         with suppress(compiled.NoKernelError):
-            if build._prebuilt_kernel() is None:
+            if build.load_prebuilt_kernel() is None:
                 build.compile_kernel()
             if prebuilt.load(loop.SOURCE, loop.FLAGS, suits=lambda _: True) is None:
                 loop.compile_loop()

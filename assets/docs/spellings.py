@@ -121,7 +121,7 @@ def line(engine: Engine, spelling: str, drafter: str, pairs: list[tuple[str, str
             ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.token_texts(ids))))
             truths.append(truth)
     results = [
-        result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], settings)
+        result for start in range(0, len(ready), 16) for result in engine.decode(ready[start : start + 16], settings)
     ]
     numbers = speed_numbers([result.trace for result in results])
     right = sum(result.hypotheses[0].canonical == truth for result, truth in zip(results, truths, strict=True))

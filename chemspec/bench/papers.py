@@ -114,7 +114,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
             row.setdefault("weights_mb", drafter_megabytes(engine.folder, row["drafter"]))
         if task == "retro":
             report["alone"] += _undrafted_rows(suite, engine, queries, truth)
-        report["cards"] += _card_accuracy_rows(engine)
+        report["cards"] += card_accuracy_rows(engine)
         notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
         held = min(held, len(queries))
     sizes = {row.settings.batch_size for planned in work.values() for part in planned.values() for row in part}
@@ -132,20 +132,20 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
 
 def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
     """Add a table's rows to the report; for the papers' main tables also accuracy and speed-ups per query."""
-    report[table] += [_report_row(row, truth) for row in rows]
+    report[table] += [report_row(row, truth) for row in rows]
     if table not in ("forward", "retro"):
         return
     report["accuracy"] += [
-        row for each in rows if truth and (row := _accuracy_row(task, each, truth))["queries"] >= MIN_QUERIES
+        row for each in rows if truth and (row := accuracy_row(task, each, truth))["queries"] >= MIN_QUERIES
     ]
     report["speedups"] |= {
-        f"{task}, {row.setting.name}": _speedups_per_query(row)
+        f"{task}, {row.setting.name}": speedups_per_query(row)
         for row in rows
         if row.baseline and (row.setting.settings.batch_size, row.setting.settings.n) == (1, 1)
     }
 
 
-def _report_row(row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
+def report_row(row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     """Return a row of the report, compared with its baseline on their common batches.
 
     `right`: the share of recorded answers among first ones (or samples), for rows of enough queries.
@@ -163,7 +163,7 @@ def _report_row(row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
+def speedups_per_query(row: Row) -> list[tuple[float, float]]:
     """Return the speed-up of every query against the baseline, in time and in passes."""
     base = row.baseline or row
     return [
@@ -172,7 +172,7 @@ def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
     ]
 
 
-def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
+def accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     """Return the top-k accuracy of a row and its baseline on the same queries, with 95 % intervals."""
     common = min(len(each.results) for each in (row, row.baseline or row))
     ranks = [k for k in ACCURATE if k <= row.setting.settings.n]
@@ -202,12 +202,12 @@ def _undrafted_rows(
     ]
     rows = race_settings(entries, queries, rounds=suite.repeats, seconds=suite.seconds)
     return [
-        {**_report_row(row, truth), "weights_mb": weights_megabytes(each.folder)}
+        {**report_row(row, truth), "weights_mb": weights_megabytes(each.folder)}
         for row, each in zip(rows, engines, strict=True)
     ]
 
 
-def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
+def card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
     """Return A's tables 1 and 4: the paper's accuracy, and that of `evaluate` for these weights, if measured."""
     counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
@@ -242,7 +242,7 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     texts = dict(row)
     if "timings" in row:
         batches = f" in {row['timings']}" if row["timings"] != row["queries"] else ""  # batches of several queries
-        texts |= {"answered": f"{row['queries']}{batches}", "faster": _format_speedup(row)}
+        texts |= {"answered": f"{row['queries']}{batches}", "faster": format_speedup(row)}
         texts["relaxed"] = None if row["exact"] else " (relaxed)"
     if "right" in row:
         texts["right_share"] = row["right"] and _format_percent(row["right"])
@@ -258,7 +258,7 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return texts
 
 
-def _format_speedup(row: Mapping[str, Any]) -> str | None:
+def format_speedup(row: Mapping[str, Any]) -> str | None:
     """Format a speed-up with its interval; in brackets with few queries, without interval with few timings."""
     if row["speedup"] is None:
         return None

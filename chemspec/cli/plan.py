@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -87,34 +87,22 @@ def plan_routes(
             are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import orders, routes
+    from chemspec.plan.orders import check_order
 
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     if question := opt.read_question(targets, "plan"):
         targets, settings, models, stock, order = _follow_question(question, settings, models, stock or [], order)
-    orders.check_order(order)
+    check_order(order)
     text_of = partial(_question_text, settings=settings, models=models, stock=stock or [], order=order)
     outputs = _open_files(out or [], scale, text_of)
     queries = _read_targets(targets, column)
-    many = len(queries) > 1
     made_with = asdict(settings) | asdict(models) | {"stock": stock or [], "order": order, "scale": scale or ""}
-    statuses = _resume(outputs, queries, made_with) if many else []
+    statuses = _resume(outputs, queries, made_with) if len(queries) > 1 else []
     load = partial(
         _load_planner, models, stock or [], settings, order, all_listed=bool(outputs or console.answers.quiet)
     )
-    documents, interrupted = [], False
-    try:
-        for result, evidence in _plan_all(queries[len(statuses) :], load, workers, settings):
-            target = queries[len(statuses)]
-            _add_plan(outputs, result, evidence, target, len(statuses) if many else None)
-            statuses.append(result.status)
-            documents.append(routes.plan_document(result, evidence))
-            _print_plan(target, result, evidence, order)
-            if interrupted := result.interrupted:
-                break
-    finally:
-        for output in outputs if many else ():
-            output.write(as_list=True)
+    entries = _plan_all(queries[len(statuses) :], load, workers, settings)
+    documents, interrupted = _store_and_print(entries, queries, statuses, outputs, order)
     _finish_files(outputs, interrupted=interrupted)
     return Outcome({"plans": documents}, 130 if interrupted else int(bool(set(statuses) - {"solved"})))
 
@@ -142,6 +130,35 @@ def _add_plan(outputs: list[PlanFile], plan: Plan, evidence: Evidence, target: s
             output.add(plan, evidence, target)
         if number is None:
             output.write()
+
+
+def _store_and_print(
+    entries: Iterable[tuple[Plan, Evidence]],
+    targets: Sequence[str],
+    statuses: list[str],
+    outputs: list[PlanFile],
+    order: str,
+) -> tuple[list[dict[str, Any]], bool]:
+    """Store and print the plans of the targets that have no status yet; returns documents, whether interrupted.
+
+    Adds the status of each plan to `statuses`.
+    """
+    from chemspec.plan.routes import plan_document
+
+    documents, many = [], len(targets) > 1
+    try:
+        for result, evidence in entries:
+            target = targets[len(statuses)]
+            _add_plan(outputs, result, evidence, target, len(statuses) if many else None)
+            statuses.append(result.status)
+            documents.append(plan_document(result, evidence))
+            print_plan(target, result, evidence, order)
+            if result.interrupted:
+                return documents, True
+    finally:
+        for output in outputs if many else ():
+            output.write(as_list=True)
+    return documents, False
 
 
 def _finish_files(outputs: list[PlanFile], *, interrupted: bool) -> None:
@@ -259,7 +276,8 @@ def _step_lines(row: Mapping[str, str]) -> str:
     return "\n     ".join(lines)
 
 
-def _print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
+def print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
+    """Print the routes of a target, step by step."""
     from chemspec.plan.orders import ORDERS
     from chemspec.plan.routes import route_titles, step_table
 

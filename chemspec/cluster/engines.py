@@ -96,7 +96,8 @@ def results_to_table(first: int, results: Sequence[DecodeResult]) -> pyarrow.Tab
 
 
 @lru_cache(maxsize=1)
-def _load_engine(model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
+def load_engine(model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
+    """Load the model of this worker once."""
     from chemspec.engine.engine import Engine
 
     return Engine.load(model, **dict(options))
@@ -104,7 +105,7 @@ def _load_engine(model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
 
 def load_facts(model: str, options: tuple[tuple[str, Any], ...]) -> dict[str, str]:
     """Load the model in this process; returns the properties that all engines of a job must share."""
-    engine = _load_engine(model, options)
+    engine = load_engine(model, options)
     same = {"name": engine.name, "task": engine.task, "digest": engine.full_digest}
     return {**same, "dtype": engine.dtype, "version": __version__}
 
@@ -124,7 +125,7 @@ def predict_piece(
     parts = []
     for start in range(0, len(piece.queries), size):  # traces are large, so only a few batches at a time
         queries = piece.queries[start : start + size]
-        results = writers.predict_isolating_failures(_load_engine(model, options), queries, settings)
+        results = writers.predict_isolating_failures(load_engine(model, options), queries, settings)
         parts.append(results_to_table(piece.first + start, results))
     return pyarrow.concat_tables(parts).combine_chunks()
 

@@ -47,7 +47,7 @@ class Depiction:
     @property
     def svg(self) -> str:
         """The drawing as SVG; empty for what cannot be read or drawn, or has more than `MAX_ATOMS` atoms."""
-        return _draw_svg(self)
+        return draw_svg(self)
 
     @property
     def data_uri(self) -> str:
@@ -124,7 +124,8 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
 
 
 @lru_cache(maxsize=2000)
-def _draw_svg(depiction: Depiction) -> str:
+def draw_svg(depiction: Depiction) -> str:
+    """Draw a molecule as SVG."""
     drawer = rdMolDraw2D.MolDraw2DSVG(depiction.width, depiction.height)
     if (mol := _draw(drawer, depiction)) is None:
         return ""

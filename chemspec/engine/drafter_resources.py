@@ -43,8 +43,8 @@ class DrafterResources:
         self.config = loaded.config
         self.backend, self.runtime_config = backend, runtime_config
         self._making = Lock()
-        self._curve: CostCurve | None = None
-        self._calibration: DrafterCalibration | None = None
+        self.measured_curve: CostCurve | None = None
+        self.loaded_calibration: DrafterCalibration | None = None
         self._loaded: dict[str, Any] = {}  # learned drafters by kind
         learned = runtime_config.cache_name(self.digest)
         self.histories, self.gaps = DraftHistories(f"{learned}.drafts.json"), ParkingGaps(f"{learned}.parking.json")
@@ -52,9 +52,9 @@ class DrafterResources:
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         with self._making:
-            if self._curve is None:
-                self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
-            return self._curve
+            if self.measured_curve is None:
+                self.measured_curve = self.runtime_config.curve(self.digest, self.backend, self.config)
+            return self.measured_curve
 
     def calibration(self) -> DrafterCalibration:
         """Return the calibration of the model's drafters, with the task's default edit table if it has none.
@@ -62,14 +62,14 @@ class DrafterResources:
         Loaded on first use; raises ValueError, naming the file, if it is damaged.
         """
         with self._making:
-            if self._calibration is None:
+            if self.loaded_calibration is None:
                 calibration = DrafterCalibration.load(self.folder, vocab_size=self.config.vocab_size)
                 # The default table is one of single symbols.
                 if calibration.edit_table is None and not self.tokenizer.merges:
                     table = default_table(self.task, self.tokenizer.smiles_tokens)
                     calibration = replace(calibration, edit_table=table)
-                self._calibration = calibration
-            return self._calibration
+                self.loaded_calibration = calibration
+            return self.loaded_calibration
 
     def learned_drafter(self, kind: str) -> Any:
         """Return the learned drafter of a kind, on the model's device; loaded on first use.

@@ -39,7 +39,7 @@ def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2)
     molecules, forks = {answer.canonical}, []
     with _open_session(engine, query, 2) as session:
         (seen,) = score_prefixes(session, [path])
-        doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
+        doubtful = sorted(range(len(seen)), key=lambda position: token_log_prob(seen[position], path[position + 1]))
         for position in doubtful[:TRIED]:
             written, scores = path[position + 1], seen[position]
             other = next(int(token) for token in scores.ids if token != written)
@@ -49,7 +49,7 @@ def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2)
             text = chem.canonical(engine.tokenizer.decode(prefix[1:]))
             if text and text not in molecules:
                 molecules.add(text)
-                odds = [exp(_token_log_prob(scores, token)) for token in (written, other)]
+                odds = [exp(token_log_prob(scores, token)) for token in (written, other)]
                 pieces = _token_texts(engine, (written, other))
                 forks.append(Fork(position, pieces[0], odds[0], pieces[1], odds[1], text))
     return forks[:most]
@@ -98,7 +98,7 @@ def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
             token = ids[text][0]
             if len(ids[text]) > 1:  # models of other programs: one token with a blank before it, one without
                 scores = session.score([[path]])[0][path]
-                differences = {each: abs(_token_log_prob(scores, each) - log_prob) for each in ids[text]}
+                differences = {each: abs(token_log_prob(scores, each) - log_prob) for each in ids[text]}
                 token = min(differences, key=differences.__getitem__)
             path = (*path, token)
     return (*path, EOS)
@@ -113,7 +113,7 @@ def _open_session(engine: Engine, query: str, top_k: int) -> Iterator[Session]:
         yield Session(engine.backend, [ready.ids], top_k=top_k)
 
 
-def _token_log_prob(scores: Scores, token: int) -> float:
+def token_log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; for one that is not among the candidates, that of the last candidate."""
     log_probs = dict(zip(map(int, scores.ids), map(float, scores.log_probs), strict=True))
     return log_probs.get(token, min(log_probs.values()))

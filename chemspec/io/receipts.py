@@ -44,10 +44,11 @@ def add_receipt(row: dict[str, Any], result: DecodeResult, engine: Engine, stamp
         "passes": row["passes"],
         "margin": smallest if smallest < float("inf") else None,
     }
-    return {**row, "receipt": {**receipt, "sha256": _hash_row(row, receipt)}}
+    return {**row, "receipt": {**receipt, "sha256": hash_row(row, receipt)}}
 
 
-def _hash_row(row: Mapping[str, Any], receipt: Mapping[str, Any]) -> str:
+def hash_row(row: Mapping[str, Any], receipt: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a receipt covers of a row."""
     covered = {name: row.get(name) for name in COVERED} | {"receipt": receipt}
     text = json.dumps(covered, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -132,7 +133,7 @@ def _describe_difference(row: Mapping[str, Any], load: Callable[[str, str, str],
     from chemspec.model.manifest import is_digest_of
 
     receipt = dict(row["receipt"])
-    if receipt.pop("sha256", None) != _hash_row(row, receipt):
+    if receipt.pop("sha256", None) != hash_row(row, receipt):
         return "the row was changed after it was written"
     engine = load(str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
     if not is_digest_of(receipt["digest"], engine.full_digest):

@@ -109,7 +109,7 @@ def predict_file(
                 written_rows = [rows.get(query) or repeats[query] for query in part]
                 cells = _other_cells(table, stamp, done, len(part))
                 _check_unchanged(file, journal)
-                _append_lines(file, map(_join_row, written_rows, cells))
+                append_lines(file, map(_join_row, written_rows, cells))
                 counts.update(row.status for row in written_rows)
                 repeats.add_all(rows)
                 written(results)
@@ -164,7 +164,7 @@ def _report_more(progress: Callable[[int, int], None], done: int, total: int, fi
 def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
     """Write full results, one JSON document per line."""
     with path.open("wb") as file:
-        _append_lines(file, (to_json(result) + "\n" for result in results))
+        append_lines(file, (to_json(result) + "\n" for result in results))
 
 
 def _check_unchanged(file: IO[bytes], path: Path) -> None:
@@ -175,7 +175,8 @@ def _check_unchanged(file: IO[bytes], path: Path) -> None:
         raise FileError(f"{message}; restore it and run the command again, or choose another name")
 
 
-def _append_lines(file: IO[bytes], lines: Iterable[str]) -> None:
+def append_lines(file: IO[bytes], lines: Iterable[str]) -> None:
+    """Write lines, and wait until they are on the disk."""
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())
@@ -287,13 +288,13 @@ def _format_rows(
 def _join_row(row: Row, given: Mapping[str, str]) -> str:
     """Return the line of a row with the other columns of its input."""
     if len(row.parts) > 2:
-        return csv_row([*map(_text_cell, given.values()), *row.parts])
+        return csv_row([*map(text_cell, given.values()), *row.parts])
     before, after = row.parts
     columns = f', "columns": {json.dumps(given)}' if given else ""
     return f"{{{before}{columns}{after}}}\n"  # ASCII avoids problems with line ends and encodings
 
 
-def _text_cell(text: str) -> str:
+def text_cell(text: str) -> str:
     """Return a text as a cell of a CSV: in one line, and no formula."""
     return escape_formula(single_line(text))
 
@@ -301,13 +302,13 @@ def _text_cell(text: str) -> str:
 def _csv_cells(
     result: DecodeResult, settings: DecodeSettings, answer_cells: Sequence[Sequence[str]], columns: int
 ) -> list[Any]:
-    cells: list[Any] = [_text_cell(result.query), result.status, _text_cell(_full_message(result))]
+    cells: list[Any] = [text_cell(result.query), result.status, text_cell(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
-        cells += [_text_cell(answer.canonical or answer.smiles), f"{answer.log_prob:.6f}"] if answer else ["", ""]
+        cells += [text_cell(answer.canonical or answer.smiles), f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.variants if answer and answer.vote else "")
-        cells += map(_text_cell, answer_cells[rank]) if answer and answer_cells else [""] * columns
+        cells += map(text_cell, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
     return [*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
 
@@ -333,7 +334,7 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
     counts: Counter[str] = Counter()
     for number, (query, status) in enumerate(_read_rows(journal)):
         expected = queries[number] if number < len(queries) else query
-        if query not in (expected, single_line(expected), _text_cell(expected)):
+        if query not in (expected, single_line(expected), text_cell(expected)):
             message = f"{journal}: row {number + 1} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
         counts[status] += 1

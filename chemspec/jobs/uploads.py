@@ -88,13 +88,13 @@ def read_upload(raw: bytes, name: str) -> Sheet:
     ending = path.suffix
     if ending in COMPRESSED:
         rows = map(json.loads, _read_limited(raw, ending).splitlines())
-        return _make_sheet(rows, header=ending == ".parquet")
+        return make_sheet(rows, header=ending == ".parquet")
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
         supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
         raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
     kind = STRUCTURES if ending in structures.ENDINGS else TEXT
     lines = _read_limited(raw, kind, _shown(name)).splitlines()
-    return _make_sheet(map(json.loads, lines), header=ending not in TABLES)
+    return make_sheet(map(json.loads, lines), header=ending not in TABLES)
 
 
 def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
@@ -102,7 +102,7 @@ def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], ta
     if len(named := column_names.find_query_columns(columns, task)) == 1:
         return named[0]
 
-    sampled = list(_sampled(rows))
+    sampled = list(sample_rows(rows))
     trials = TRIALS.set(Trials(SAMPLED_TRIALS))
 
     def molecules(index: int) -> int:
@@ -117,7 +117,7 @@ def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], ta
         TRIALS.reset(trials)
 
 
-def _sampled(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+def sample_rows(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yield rows from the first on, until they have many characters."""
     chars = 0
     for row in rows:
@@ -169,7 +169,7 @@ def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
     return process.stdout
 
 
-def _make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
+def make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
     """Return the lines of a table; the first one holds the names of its columns, unless its query is a molecule."""
     rows = [tuple(line) for line in islice(lines, MAX_ROWS + 2)]
     names = rows[0]

@@ -61,12 +61,12 @@ class _Block:
 
 def to_svg(route: Route, title: str = "", evidence: Evidence = MappingProxyType({}), *, dark: bool = False) -> str:
     """Return a route as SVG, without a ground; a title is written above it, with the summary."""
-    return canvas.to_svg(_draw_route(route, title, evidence, dark=dark)).strip()
+    return canvas.to_svg(draw_route(route, title, evidence, dark=dark)).strip()
 
 
 def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType({})) -> bytes:
     """Return a route as PNG, on white; a title is written above it, with the summary."""
-    return canvas.to_png(_draw_route(route, title, evidence, dark=False))
+    return canvas.to_png(draw_route(route, title, evidence, dark=False))
 
 
 def to_cdxml(route: Route, evidence: Evidence = MappingProxyType({})) -> str:
@@ -93,7 +93,7 @@ def has_large_molecule(route: Route) -> bool:
     return any(mol_from_smiles(smiles).GetNumAtoms() > MAX_ATOMS for smiles in shown)
 
 
-def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
+def draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
     """Lay out a tree: the longest branch is a straight line, others join it from below."""
     colours = DARK if dark else LIGHT
     root = _block(route.root, route, evidence, colours, dark=dark)

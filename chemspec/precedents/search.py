@@ -206,7 +206,7 @@ class Precedents:
         similarity = self._similarity(target, first, last)
         rank = close * 2.0 + similarity
         rank[[row - first for row in exact if first <= row < last]] += 4.0
-        order = _highest(rank, max(n, MAX_ROWS_FOR_CONDITIONS))
+        order = highest_scores(rank, max(n, MAX_ROWS_FOR_CONDITIONS))
         nearest = [
             self._build_precedent(first + k, float(similarity[k]), close=bool(close[k]), exact=first + k in exact)
             for k in order[:n].tolist()
@@ -215,12 +215,12 @@ class Precedents:
         if same is None and exact:  # its atom maps differ
             same = self._build_precedent(exact[0], 1.0, exact=True)
             nearest = [same, *nearest[: n - 1]]
-        lost = _lost_atoms(".".join(change.givers), target)
+        lost = lost_atoms(".".join(change.givers), target)
 
         def comparable_reagents() -> Iterator[tuple[str, float]]:
             for k in order[:MAX_ROWS_FOR_CONDITIONS].tolist():
                 row = self._read_row(first + k)
-                if close[k] or _lost_atoms(row.reactants, row.product) == lost:
+                if close[k] or lost_atoms(row.reactants, row.product) == lost:
                     yield row.reagents, float(similarity[k])
 
         voted = vote_conditions(comparable_reagents())
@@ -244,7 +244,7 @@ class Precedents:
     def _similarity(self, product: str, first: int, last: int) -> NDArray[np.float64]:
         """Return the Tanimoto similarity of a product to those of some rows."""
         query = product_fingerprint(product, 8 * self.prints.shape[1])
-        return _tanimoto_similarity(self.prints[first:last], self._set_bits[first:last], query)
+        return tanimoto_similarity(self.prints[first:last], self._set_bits[first:last], query)
 
     def _build_precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
         entry = self._read_row(row)
@@ -261,7 +261,7 @@ class Precedents:
             product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
         except (zlib.error, ValueError, IndexError) as error:  # the checksums do not tell this
             raise ValueError(f"{self.path} is damaged: {error}") from error
-        return _Row(product, reactants, _without_mining_errors(reagents, product), patent)
+        return _Row(product, reactants, without_mining_errors(reagents, product), patent)
 
 
 def _with_own(others: Found, added: Found, n: int) -> Found:
@@ -288,7 +288,7 @@ class _Row(NamedTuple):
     patent: str
 
 
-def _highest(values: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+def highest_scores(values: NDArray[np.float64], count: int) -> NDArray[np.intp]:
     """Return the indices of the highest values in descending order, equal ones in theirs."""
     if len(values) <= count:
         return np.argsort(-values, kind="stable")
@@ -303,7 +303,7 @@ _SYMBOL = re.compile(r"[A-Z][a-z]?|[a-z][a-z]?")
 
 
 @lru_cache(maxsize=CACHED_ROWS)
-def _lost_atoms(reactants: str, product: str) -> Mapping[str, int]:
+def lost_atoms(reactants: str, product: str) -> Mapping[str, int]:
     """Return the number of heavy atoms of each element that leave, less those that come instead; halogens are one "X".
 
     Where only the reaction centre agrees, a benzyl group would else lend its conditions to a tert-butyl group.
@@ -363,7 +363,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
 
 
 @lru_cache(maxsize=CACHED_ROWS)
-def _without_mining_errors(reagents: str, product: str) -> str:
+def without_mining_errors(reagents: str, product: str) -> str:
     """Return joined reagents without the product and substrates; copper(II) iodide, which does not exist, is CuI."""
     parts = reagents.split(".")
     if reagents.count("+") <= reagents.count("-"):
@@ -383,9 +383,10 @@ def _is_substrate(smiles: str) -> bool:
     return not match_short_names([smiles])[1] and not tables.name_of(smiles)
 
 
-def _tanimoto_similarity(
+def tanimoto_similarity(
     prints: NDArray[np.uint8], set_bits: NDArray[np.uint16], query: NDArray[np.uint8]
 ) -> NDArray[np.float64]:
+    """Return the similarity of the query to each fingerprint, 0 to 1."""
     both = count_set_bits(prints & query).astype(np.int64)
     similarity: NDArray[np.float64] = both / np.maximum(set_bits + count_set_bits(query[None]) - both, 1)
     return similarity

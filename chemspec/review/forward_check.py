@@ -161,7 +161,7 @@ class StepChecker:
         self._check_again(keys, self._usual_reagents)
         self._propose(self._doubtful(keys))
         self._check_again(keys, self._likeliest_proposal)
-        return [_best_check(self._cache[key].checks) for key in keys]
+        return [best_check(self._cache[key].checks) for key in keys]
 
     def variant_products(self, flasks: Sequence[str]) -> list[Counter[str]]:
         """Return the products that a forward model predicts first from `VARIANTS` SMILES of each flask, with numbers.
@@ -251,7 +251,7 @@ def _canonical_step(step: Step) -> Step:
     return chem.canonical(product) or product, chem.canonical(reactants) or reactants
 
 
-def _best_check(checks: Sequence[ForwardCheck]) -> ForwardCheck | None:
+def best_check(checks: Sequence[ForwardCheck]) -> ForwardCheck | None:
     """Return the most probable check that agrees, else the last with a product: some reagents cannot be read."""
     return max(
         reversed(checks),

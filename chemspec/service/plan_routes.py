@@ -130,8 +130,8 @@ class _Followed(StreamingResponse):
 
     def __init__(self, job: PlanJob, followed: AbstractContextManager[None]) -> None:
         super().__init__(_events(job), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        self._followed = followed
+        self.followed = followed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._followed:
+        with self.followed:
             await super().__call__(scope, receive, send)

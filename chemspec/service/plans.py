@@ -82,9 +82,9 @@ class Plans:
 
     def __init__(self) -> None:
         self.pool = WorkPool("plans", PLANNERS, most=MAX_PLANS, per_client=MAX_PLANS // 2)
-        self._jobs: dict[str, PlanJob] = {}
+        self.jobs: dict[str, PlanJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._followed: Counter[str] = Counter()  # connections by client
+        self.followed: Counter[str] = Counter()  # connections by client
 
     def submit(self, client: str, request: PlanRequest) -> PlanJob:
         """Queue a search; RefusedError (429) if the client, or all together, have too many."""
@@ -92,7 +92,7 @@ class Plans:
             raise refusal
         self._forget_old()
         job = PlanJob(secrets.token_urlsafe(16), client, request)
-        self._jobs[job.id] = job
+        self.jobs[job.id] = job
         admitted = self.pool.admit(client)
         admitted.__enter__()
         task = asyncio.ensure_future(self._run(job))
@@ -104,7 +104,7 @@ class Plans:
     def find(self, client: str, name: str) -> PlanJob:
         """Return a job of a client; RefusedError (404) if there is none, or it was another client's."""
         self._forget_old()
-        job = self._jobs.get(name)
+        job = self.jobs.get(name)
         if job is None or job.client != client:
             raise RefusedError(
                 404, "unknown_plan", "there is no plan of yours with this id; it may have been forgotten"
@@ -114,20 +114,20 @@ class Plans:
     @contextmanager
     def follow(self, client: str) -> Iterator[None]:
         """Count a connection on which events are sent; RefusedError (429) beyond a limit."""
-        if self._followed[client] >= MAX_FOLLOWED // 4 or self._followed.total() >= MAX_FOLLOWED:
+        if self.followed[client] >= MAX_FOLLOWED // 4 or self.followed.total() >= MAX_FOLLOWED:
             message = f"too many connections follow plans; try again in {RETRY_AFTER} s, or ask for the state"
             raise RefusedError(429, "queue_full", message, after=RETRY_AFTER)
-        self._followed[client] += 1
+        self.followed[client] += 1
         try:
             yield
         finally:
-            self._followed[client] -= 1
-            self._followed += Counter()  # drops clients without any
+            self.followed[client] -= 1
+            self.followed += Counter()  # drops clients without any
 
     def stop(self, job: PlanJob) -> None:
         """Stop a search before its next step, which keeps the routes so far; forget one that has ended."""
         if job.state in ENDED:
-            self._jobs.pop(job.id, None)
+            self.jobs.pop(job.id, None)
         elif job.state == "waiting":
             job.change(state="stopped", message="stopped before it began", is_stopped=True, ended=time.monotonic())
         else:
@@ -135,7 +135,7 @@ class Plans:
 
     def begin_stop(self) -> None:
         """Stop all searches before their next steps."""
-        for job in self._jobs.values():
+        for job in self.jobs.values():
             job.is_stopped = True
 
     async def close(self, seconds: float) -> None:
@@ -147,11 +147,11 @@ class Plans:
         self.pool.close()
 
     def _forget_old(self) -> None:
-        ended = sorted((job for job in self._jobs.values() if job.state in ENDED), key=lambda job: job.ended)
+        ended = sorted((job for job in self.jobs.values() if job.state in ENDED), key=lambda job: job.ended)
         late = time.monotonic() - KEPT_SECONDS
         for number, job in enumerate(ended):
             if job.ended < late or number < len(ended) - MAX_KEPT:
-                del self._jobs[job.id]
+                del self.jobs[job.id]
 
     async def _run(self, job: PlanJob) -> None:
         loop, deadline = asyncio.get_running_loop(), job.request.deadline

@@ -55,8 +55,8 @@ class WorkPool:
         self._at_once = max(1, threads // 2)
         self._tasks: SimpleQueue[_Turn | None] = SimpleQueue()
         self._waiting: dict[str, deque[_Turn]] = {}  # turns by client, the next one first
-        self._running: set[_Turn] = set()
-        self._admitted: Counter[str] = Counter()
+        self.running: set[_Turn] = set()
+        self.admitted: Counter[str] = Counter()
 
     def start(self) -> None:
         """Start the threads; requires a running event loop."""
@@ -74,17 +74,17 @@ class WorkPool:
         """Count pieces of work as admitted within the context; RefusedError (429) beyond a limit."""
         if (refusal := self.refusal(client, count)) is not None:
             raise refusal
-        self._admitted[client] += count
+        self.admitted[client] += count
         try:
             yield
         finally:
-            self._admitted[client] -= count
-            self._admitted += Counter()  # drops clients without any
+            self.admitted[client] -= count
+            self.admitted += Counter()  # drops clients without any
 
     def refusal(self, client: str, count: int = 1) -> RefusedError | None:
         """Return the error of a client's further pieces of work if they are beyond a limit."""
-        admitted = self._admitted[client]
-        if admitted + count <= self._per_client and self._admitted.total() + count <= self._most:
+        admitted = self.admitted[client]
+        if admitted + count <= self._per_client and self.admitted.total() + count <= self._most:
             return None
         cause = f"{admitted} of your {self._work}" if admitted else f"too many {self._work}"
         message = f"{cause} are under way; try again in {RETRY_AFTER} s"
@@ -119,7 +119,7 @@ class WorkPool:
     @property
     def stuck(self) -> str:
         """Why no turn would begin: every thread has a turn that is far over its deadline; empty if this is not so."""
-        late = sum(turn.end + STUCK_SECONDS < time.monotonic() for turn in self._running)
+        late = sum(turn.end + STUCK_SECONDS < time.monotonic() for turn in self.running)
         return f"the threads for {self._work} hang" if late >= self._threads else ""
 
     async def probe(self) -> str:
@@ -129,12 +129,12 @@ class WorkPool:
         return self.stuck
 
     def _begin_turns(self) -> None:
-        while len(self._running) < self._threads and (turn := self._next_turn()) is not None:
-            self._running.add(turn)
+        while len(self.running) < self._threads and (turn := self._next_turn()) is not None:
+            self.running.add(turn)
             self._tasks.put(turn)
 
     def _next_turn(self) -> _Turn | None:
-        running = Counter(turn.client for turn in self._running)
+        running = Counter(turn.client for turn in self.running)
         for client in sorted(self._waiting, key=_PROBE.__ne__):  # stable: the probe, then in order
             turns = self._waiting[client]
             while turns and turns[0].result.cancelled():
@@ -150,7 +150,7 @@ class WorkPool:
         return None
 
     def _end_turn(self, turn: _Turn, returned: Any, error: BaseException | None) -> None:
-        self._running.discard(turn)
+        self.running.discard(turn)
         if not turn.result.done():
             if error is None:
                 turn.result.set_result(returned)

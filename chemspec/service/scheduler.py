@@ -147,15 +147,15 @@ class Scheduler:
         """Start the thread; requires a running event loop, which receives the results."""
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Job] = []
-        self._under_way: list[list[Job]] = []  # unfinished queries of the batches, the one being decoded last
-        self._shares, self._charged = Shares(), 0.0  # until when decoding was charged, on the monotonic clock
+        self.waiting_queries: list[Job] = []
+        self.under_way: list[list[Job]] = []  # unfinished queries of the batches, the one being decoded last
+        self.shares, self._charged = Shares(), 0.0  # until when decoding was charged, on the monotonic clock
         self._decoded = 0.0  # seconds of the batches that have ended
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
         self._progress: float | None = None  # start of the last pass on the monotonic clock; None while it waits
-        metrics.waiting.set_function(lambda: len(self._waiting))
+        metrics.waiting.set_function(lambda: len(self.waiting_queries))
         self._thread = Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -175,21 +175,21 @@ class Scheduler:
         with self._changed:
             if self._closed:
                 raise stopping_error()
-            if len(self._waiting) + len(jobs) > self._limits.queue:
+            if len(self.waiting_queries) + len(jobs) > self._limits.queue:
                 # An empty queue always has room, since it is at least as long as a request.
                 raise _queue_full_error()
-            waiting_by_client = Counter(job.client for job in self._waiting)
+            waiting_by_client = Counter(job.client for job in self.waiting_queries)
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
                     raise _queue_full_error(waiting_by_client[client])
-            last = {job.client: job.priority for job in sorted(self._waiting, key=attrgetter("priority"))}
+            last = {job.client: job.priority for job in sorted(self.waiting_queries, key=attrgetter("priority"))}
             for job in jobs:
                 turn = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
                 last[job.client] = job.priority = max(turn, last.get(job.client, -1) + 1)  # after its earlier queries
                 waiting_by_client[job.client] += 1
-            active = {job.client for job in chain(self._waiting, *map(tuple, self._under_way))}
-            self._shares.arrive((job.client for job in jobs), active)
-            self._waiting.extend(jobs)
+            active = {job.client for job in chain(self.waiting_queries, *map(tuple, self.under_way))}
+            self.shares.arrive((job.client for job in jobs), active)
+            self.waiting_queries.extend(jobs)
             self._changed.notify_all()
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
@@ -199,7 +199,7 @@ class Scheduler:
             for job in pending:
                 job.abandoned = True
                 with suppress(ValueError):  # already being decoded
-                    self._waiting.remove(job)
+                    self.waiting_queries.remove(job)
         self._metrics.abandoned.labels(reason).inc(len(pending))
 
     def close(self, seconds: float) -> None:
@@ -209,7 +209,7 @@ class Scheduler:
             self._changed.notify_all()
         self._thread.join(seconds)
         with self._changed:
-            late, self._waiting = self._waiting, []
+            late, self.waiting_queries = self.waiting_queries, []
         for job in late:
             self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
@@ -219,30 +219,30 @@ class Scheduler:
         while True:
             with self._changed:
                 self._progress = None
-                if not self._waiting:
-                    self._shares.clear()
-                self._changed.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
+                if not self.waiting_queries:
+                    self.shares.clear()
+                self._changed.wait_for(lambda: self.waiting_queries or self._closed)
+                if not self.waiting_queries:
                     return
                 self._progress = time.monotonic()
-                first = min(self._waiting, key=attrgetter("priority"))
-                batch = self._take_batch(self._room(first), first)
-            self._decode(batch)
+                first = min(self.waiting_queries, key=attrgetter("priority"))
+                batch = self.take_batch(self.room_for(first), first)
+            self.decode(batch)
 
-    def _room(self, first: Job) -> int:
+    def room_for(self, first: Job) -> int:
         """Return how many queries like this one are decoded at once."""
         if first.search.widest:
             return 1
         room = self._limits.batch_size // first.search.settings.augment
         return max(1, min(room, MAX_BEAMS // first.width) if first.search.engine.device == "cpu" else room)
 
-    def _decode(self, batch: list[Job]) -> None:
+    def decode(self, batch: list[Job]) -> None:
         """Decode a batch and deliver its results."""
         search, under_way = batch[0].search, list(batch)
         self._metrics.batch.labels(search.model).observe(len(batch))
         self._charged = began = time.monotonic()
         decoded = self._decoded
-        self._under_way.append(under_way)
+        self.under_way.append(under_way)
         try:
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(search.engine, batch, under_way):
@@ -250,7 +250,7 @@ class Scheduler:
                     self._deliver(job, result)
         finally:
             self._charge(batch)
-            self._under_way.pop()
+            self.under_way.pop()
         seconds = time.monotonic() - began - (self._decoded - decoded)  # the batches on top of it do not count
         self._decoded += seconds
         self._metrics.engine_seconds.labels(search.model).observe(seconds)
@@ -259,44 +259,46 @@ class Scheduler:
         """Charge the time since the last charge to the clients of queries."""
         self._progress = now = time.monotonic()
         with self._changed:
-            self._shares.charge([job.client for job in jobs], now - self._charged)
+            self.shares.charge([job.client for job in jobs], now - self._charged)
         self._charged = now
 
-    def _let_others_pass(self, under_way: Sequence[Job]) -> None:
+    def let_others_pass(self, under_way: Sequence[Job]) -> None:
         """Between two passes of a batch, decode what goes before it."""
         self._charge(under_way)
-        if not self._waiting or len(self._under_way) >= MAX_BATCHES:
+        if not self.waiting_queries or len(self.under_way) >= MAX_BATCHES:
             return
         with self._changed:
-            if not (passing := self._passing_queries(under_way)):
+            if not (passing := self.passing_queries(under_way)):
                 return
-            first = min(passing, key=lambda job: (self._shares.of(job.client), job.priority))
-            room = min(self._room(first), max(1, self._limits.batch_size // first.width))
-            batch = self._take_batch(room, first, passing)
-        self._decode(batch)
+            first = min(passing, key=lambda job: (self.shares.of(job.client), job.priority))
+            room = min(self.room_for(first), max(1, self._limits.batch_size // first.width))
+            batch = self.take_batch(room, first, passing)
+        self.decode(batch)
 
-    def _passing_queries(self, under_way: Sequence[Job]) -> list[Job]:
+    def passing_queries(self, under_way: Sequence[Job]) -> list[Job]:
         """Return the waiting queries that go before a batch; the queue must be locked."""
         beams: Counter[str] = Counter()
         for job in under_way:
             beams[job.client] += job.width
-        widest, least = max(beams.values()) // NARROWER, min(map(self._shares.of, beams))
-        busy = {job.client for job in chain(*self._under_way)}
+        widest, least = max(beams.values()) // NARROWER, min(map(self.shares.of, beams))
+        busy = {job.client for job in chain(*self.under_way)}
         return [
             job
-            for job in self._waiting
-            if job.width <= widest and job.client not in busy and self._shares.of(job.client) <= least
+            for job in self.waiting_queries
+            if job.width <= widest and job.client not in busy and self.shares.of(job.client) <= least
         ]
 
-    def _take_batch(self, room: int, first: Job, among: Sequence[Job] | None = None) -> list[Job]:
+    def take_batch(self, room: int, first: Job, among: Sequence[Job] | None = None) -> list[Job]:
         """Take a query and similar ones (of all, or `among` some), at most `room`; the queue must be locked."""
-        next_ones = nsmallest(CHOICE * room, self._waiting if among is None else among, key=attrgetter("priority"))
+        next_ones = nsmallest(
+            CHOICE * room, self.waiting_queries if among is None else among, key=attrgetter("priority")
+        )
         similar = [job for job in next_ones if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
         batch = [first, *similar[: room - 1]]
         for job in batch:
-            self._waiting.remove(job)
+            self.waiting_queries.remove(job)
             self._metrics.waited.observe(time.monotonic() - job.arrived)
         return batch
 
@@ -312,7 +314,7 @@ class Scheduler:
         def before_pass() -> None:
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
-            self._let_others_pass(under_way)
+            self.let_others_pass(under_way)
 
         if first.search.widest:
             yield first, _decode_within(engine, first, before_pass)
@@ -320,13 +322,13 @@ class Scheduler:
         queue = deque(batch)
 
         def next_queries(room: int) -> list[Job]:
-            room = min(room, self._room(first) + len(queue) - len(under_way))  # what is in `queue` is under way
-            if not queue and room > 0 and len(self._under_way) == 1:  # a batch on top of another one must end
+            room = min(room, self.room_for(first) + len(queue) - len(under_way))  # what is in `queue` is under way
+            if not queue and room > 0 and len(self.under_way) == 1:  # a batch on top of another one must end
                 with self._changed:
                     # If the next query is different, the batch ends, so that it does not starve.
-                    other = min(self._waiting, key=attrgetter("priority"), default=None)
+                    other = min(self.waiting_queries, key=attrgetter("priority"), default=None)
                     if other is not None and _can_share_batch(other, first):
-                        queue.extend(self._take_batch(room, other))
+                        queue.extend(self.take_batch(room, other))
                 under_way.extend(queue)
             return [queue.popleft() for _ in range(max(0, min(room, len(queue))))]
 

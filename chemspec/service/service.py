@@ -48,19 +48,19 @@ class Service:
         self.metrics = Metrics()
         self.stopping = False
         self.reviewers = WorkPool("reviews", REVIEWERS, most=REVIEWS, per_client=REVIEWS // 2)
-        self._readers = WorkPool("queries", READERS, most=limits.queue, per_client=limits.per_client)
+        self.readers = WorkPool("queries", READERS, most=limits.queue, per_client=limits.per_client)
         self._stopper = WorkPool("stops", 1, most=1, per_client=1)
         self.plans = Plans()
-        self._pools = (self._readers, self.reviewers, self._stopper)
+        self._pools = (self.readers, self.reviewers, self._stopper)
         self._stop_end = math.inf  # end of the grace on the monotonic clock
-        self._scheduler: Scheduler | None = None
+        self.scheduler: Scheduler | None = None
 
     def start(self) -> None:
         """Accept requests; called in the event loop that answers them."""
         parsing.APART.start()
         for pool in (*self._pools, self.plans.pool):
             pool.start()
-        self._scheduler = Scheduler(self.limits, self.metrics)
+        self.scheduler = Scheduler(self.limits, self.metrics)
 
     def begin_stop(self) -> None:
         """Refuse new requests; the grace of those under way begins."""
@@ -72,10 +72,10 @@ class Service:
         """Refuse new requests and finish accepted ones, for at most the grace from the first call of `begin_stop`."""
         self.begin_stop()
         await self.plans.close(max(STOP_SECONDS, min(self.limits.grace, self._stop_end - time.monotonic())))
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             seconds = max(STOP_SECONDS, self._stop_end - time.monotonic())
             with suppress(TimeoutError):
-                await self._stopper.run("stop", partial(self._scheduler.close, seconds), Deadline.after(seconds + 1))
+                await self._stopper.run("stop", partial(self.scheduler.close, seconds), Deadline.after(seconds + 1))
         for pool in self._pools:
             pool.close()
 
@@ -85,24 +85,24 @@ class Service:
 
     async def check_health(self) -> str:
         """Run an empty piece of work in every pool; returns the error that requires a restart, or an empty text."""
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             await asyncio.gather(*(pool.probe() for pool in self._pools))
         return self.broken
 
     @property
     def broken(self) -> str:
         """The error that requires a restart; empty if there is none."""
-        if self._scheduler is None:
+        if self.scheduler is None:
             return ""
-        if not self._scheduler.alive:
+        if not self.scheduler.alive:
             return "the thread that decodes has ended"
-        if self._scheduler.seconds_in_pass > self.limits.timeout + STUCK_SECONDS:
+        if self.scheduler.seconds_in_pass > self.limits.timeout + STUCK_SECONDS:
             return "the thread that decodes hangs"
         return next(filter(None, (pool.stuck for pool in (*self._pools, self.plans.pool))), "")
 
     def refusal(self, client: str) -> RefusedError | None:
         """Return the error of a client of which as many queries are being read as may be, before its body is parsed."""
-        return self._readers.refusal(client)
+        return self.readers.refusal(client)
 
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
@@ -182,7 +182,7 @@ class Service:
         Raises RefusedError if there are too many in this request, being read or in the queue, or the service has
         stopped.
         """
-        assert self._scheduler is not None
+        assert self.scheduler is not None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         self.check_number(queries, "queries")
@@ -194,7 +194,7 @@ class Service:
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
-        self._scheduler.submit([job for job in jobs[: len(prepared)] if job.ready.refusal is None])
+        self.scheduler.submit([job for job in jobs[: len(prepared)] if job.ready.refusal is None])
         self.metrics.count_results(search.model, refusals)
         return jobs
 
@@ -222,11 +222,11 @@ class Service:
             TimeoutError: at the deadline, or when `gone` is done; a turn that has begun goes on.
         """
         client, more = CLIENT.get(), True
-        with self._readers.admit(client, count):
+        with self.readers.admit(client, count):
             while more:
                 if not deadline.left:
                     raise TimeoutError(deadline.message)
-                more = await self._readers.run(client, read_some, deadline, gone)
+                more = await self.readers.run(client, read_some, deadline, gone)
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None]) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.
@@ -244,8 +244,8 @@ class Service:
                 reason = "" if done else "timeout"
         finally:
             everything.cancel()
-            if self._scheduler and not all(future.done() for future in futures):
-                self._scheduler.abandon(jobs, reason)
+            if self.scheduler and not all(future.done() for future in futures):
+                self.scheduler.abandon(jobs, reason)
         if reason == "client gone":
             raise client_gone_error()
         if not any(future.done() for future in futures) and not search.widest:

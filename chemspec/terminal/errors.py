@@ -17,7 +17,7 @@ from chemspec.terminal import console
 @contextmanager
 def report_expected_errors() -> Iterator[None]:
     """Report errors that a user can act on as one line on standard error and an exit code."""
-    before, sys.unraisablehook = sys.unraisablehook, _repeat_interrupt
+    before, sys.unraisablehook = sys.unraisablehook, repeat_interrupt
     try:
         yield
     except KeyboardInterrupt:
@@ -44,12 +44,12 @@ def _error_message(error: Exception) -> str:
     return str(error)
 
 
-def _repeat_interrupt(unraisable: Any) -> None:
+def repeat_interrupt(unraisable: Any) -> None:
     """Repeat a Ctrl-C that arrived in a destructor, where Python only prints exceptions."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         try:
             threading.Timer(0.1, _thread.interrupt_main).start()
         except KeyboardInterrupt:  # the timer may end before this hook on a busy machine, where Python drops it again
-            _repeat_interrupt(unraisable)
+            repeat_interrupt(unraisable)
     else:
         sys.__unraisablehook__(unraisable)

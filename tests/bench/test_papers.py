@@ -119,11 +119,11 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
     """The standard's slow queries, which the other did not get to, do not count."""
     standard = made("standard", [1.0, 1.0, 9.0, 9.0, 9.0], ["C", "N", "O", "O", "O"])
     slow = replace(made("slow", [2.0, 2.0], ["C", "O"], passes=2), baseline=standard)
-    row = papers._report_row(slow, {})
+    row = papers.report_row(slow, {})
     assert (row["speedup"], row["same_list"], row["queries"]) == (0.5, 0.5, 2)
-    assert papers._speedups_per_query(slow) == [(0.5, 2.0), (0.5, 2.0)]
+    assert papers.speedups_per_query(slow) == [(0.5, 2.0), (0.5, 2.0)]
     truth = {f"q{place}": "C" if place < 2 else "O" for place in range(5)}
-    scored = papers._accuracy_row("forward", slow, truth)
+    scored = papers.accuracy_row("forward", slow, truth)
     assert (scored["queries"], scored["top"]["1"]["value"], scored["standard"]["1"]["value"]) == (2, 0.5, 0.5)
     assert scored["top"]["1"]["low"] < 0.5 < scored["top"]["1"]["high"]
 
@@ -141,8 +141,8 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
     speedup = {"speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
     row = {"queries": queries, "timings": timings, "exact": True, **speedup}
-    assert papers._format_speedup(row) == text
-    assert papers._format_speedup({**row, "speedup": None}) is None
+    assert papers.format_speedup(row) == text
+    assert papers.format_speedup({**row, "speedup": None}) is None
     answered = papers.display_row(row)["answered"]
     assert answered == (str(queries) if queries == timings else f"{queries} in {timings}")
 
@@ -159,8 +159,8 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
             command="evaluate --source /home/me/data -n 5",
             today=date(2026, 1, 1),
         )
-        assert len(papers._card_accuracy_rows(engine)) == rows
-    paper, ours = papers._card_accuracy_rows(engine)
+        assert len(papers.card_accuracy_rows(engine)) == rows
+    paper, ours = papers.card_accuracy_rows(engine)
     assert (paper["top"]["1"]["value"], ours["top"]["1"]["value"]) == (0.884, 0.5)
     assert ours["command"] == "evaluate --source FOLDER -n 5"  # and nobody's folder in a document
 

@@ -47,12 +47,12 @@ def nearest_rows(index: Precedents, row: int) -> list[Row]:
     close = arrays["close"][first:last] == arrays["close"][row]
     similarity = index._similarity(index._read_row(row).product, first, last)
     product, reactants, _, patent = index._read_row(row)
-    lost = search._lost_atoms(reactants, product)
+    lost = search.lost_atoms(reactants, product)
     rows = []
     for k in np.argsort(-(close * 2.0 + similarity), kind="stable")[: search.MAX_ROWS_FOR_CONDITIONS].tolist():
         other = index._read_row(first + k)
         if first + k != row and other[2] and other[0] != product and other[3].split(" ")[0] != patent.split(" ")[0]:
-            same = search._lost_atoms(other[1], other[0]) == lost
+            same = search.lost_atoms(other[1], other[0]) == lost
             rows.append(Row(other[2], float(similarity[k]), bool(close[k]), same))
     return rows
 

@@ -86,15 +86,15 @@ def test_a_hazard_is_told_and_none_of_harmless_mixtures(left: str, right: str, w
 
 
 def test_every_pattern_of_the_tables_can_be_read_and_every_set_is_used() -> None:
-    needs = [need for _, need in flask_check._needs()]
-    texts = [text for _, _, *texts in flask_check._table("flask_sets") for text in texts]
-    texts += [text for row in flask_check._table("flask_conflicts") for text in row[:3]]
-    texts += [patterns for patterns, _ in flask_check._table("hazards")]
+    needs = [need for _, need in flask_check.load_needs()]
+    texts = [text for _, _, *texts in flask_check.read_rows("flask_sets") for text in texts]
+    texts += [text for row in flask_check.read_rows("flask_conflicts") for text in row[:3]]
+    texts += [patterns for patterns, _ in flask_check.read_rows("hazards")]
     texts += [need.reactants for need in needs if need.reactants != "-"]
     patterns = [smarts for text in texts for pattern in text.split() for smarts in pattern.split(".")]
     assert [smarts for smarts in patterns if mol_from_smarts(smarts) is None] == []
     used = {item.phrase for need in needs for item in need.sets}
-    assert [name for name, phrase, *_ in flask_check._table("flask_sets") if phrase not in used] == []
+    assert [name for name, phrase, *_ in flask_check.read_rows("flask_sets") if phrase not in used] == []
 
 
 def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
@@ -102,7 +102,7 @@ def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
     names = {line.split("\t")[1] for line in lines if line and not line.startswith("#")}
     rings = (Path(strategy.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
     names |= {f"{line.split(chr(9))[0].capitalize()} synthesis" for line in rings if not line.startswith("#")}
-    assert {name for classes, _ in flask_check._needs() for name in classes} - names == set()
+    assert {name for classes, _ in flask_check.load_needs() for name in classes} - names == set()
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_every_reagent_is_a_molecule() -> None:
         assert chem.is_valid(smiles), line
         for name in names.split(" | "):
             assert reagents.find_by_name(name) == (smiles, names.split(" | ")[0])
-            key = reagents._normalise(name)
+            key = reagents.normalise(name)
             assert key not in seen or {seen[key], smiles} == {"O=C(Cl)Cl", "Cl[Co]Cl"}, name  # COCl2, CoCl2
             seen[key] = smiles
 

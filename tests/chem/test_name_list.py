@@ -86,7 +86,7 @@ def test_molecules_are_called_by_their_usual_name() -> None:
     assert reagents.name_in_list("C" * 77) == ""
 
 
-@pytest.mark.parametrize(("of", "read_as"), sorted(set(reagents._load_isomers().values())))
+@pytest.mark.parametrize(("of", "read_as"), sorted(set(reagents.load_isomers().values())))
 def test_the_isomers_of_a_name_can_be_typed(of: tuple[str, ...], read_as: str) -> None:
     """They are different molecules, and the list does not know the name."""
     assert len({read(name, "forward").smiles for name in of}) == len(of) > 1 and read_as in ("", *of)

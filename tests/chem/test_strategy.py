@@ -7,7 +7,7 @@ from helpers.case_tables import table
 from rdkit import Chem
 
 from chemspec import chem
-from chemspec.chem.reactions.strategy import _rules, strategy
+from chemspec.chem.reactions.strategy import load_rules, strategy
 
 
 def of(reaction: str):  # type: ignore[no-untyped-def]
@@ -129,8 +129,8 @@ def test_an_acid_is_no_anhydride() -> None:
 
 
 def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:
-    assert len(_rules()) > 50
-    for rule in _rules():
+    assert len(load_rules()) > 50
+    for rule in load_rules():
         assert rule.product is not None and None not in rule.reactants, rule.name
         assert rule.sentence.endswith(".")
         assert not rule.reagents or Chem.MolFromSmiles(rule.reagents), rule.name

@@ -464,7 +464,7 @@ def test_ctrl_c_is_repeated_though_it_interrupts_its_own_repetition(monkeypatch:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(threading.Timer, "start", start)
-    errors._repeat_interrupt(SimpleNamespace(exc_type=KeyboardInterrupt))
+    errors.repeat_interrupt(SimpleNamespace(exc_type=KeyboardInterrupt))
     assert len(started) == 2
 
 

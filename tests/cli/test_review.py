@@ -31,7 +31,7 @@ def test_json_has_a_review_of_each_result() -> None:
 
 
 def test_text_names_hazards_as_the_document_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chemspec.chem.checks.flask_check._hazards", lambda: [["[#6]", "carbon is here"]])
+    monkeypatch.setattr("chemspec.chem.checks.flask_check.load_hazards", lambda: [["[#6]", "carbon is here"]])
     flask_check.hazards.cache_clear()
     assert "carbon is here" in call("predict", QUERY, *RETRO, "--review").stdout
     flask_check.hazards.cache_clear()

@@ -313,7 +313,7 @@ def test_on_the_shipped_weights_too(
 ) -> None:
     decoder, n = search
     engine = shipped()
-    monkeypatch.setattr(engine.resources, "_curve", cost)
+    monkeypatch.setattr(engine.resources, "measured_curve", cost)
     drafting = "planned" if cost else "fixed"
     how = DecodeSettings(decoder=decoder, n=n, drafter=drafter, drafting=drafting, record=True, max_len=40)  # type: ignore[arg-type]
     found = []

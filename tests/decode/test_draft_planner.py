@@ -369,7 +369,11 @@ def without_drafts(settings: DecodeSettings, queries: tuple[str, ...]) -> tuple[
 def passes_and_nodes(queries: Sequence[str], cost: CostCurve, n: int, **how: Any) -> tuple[float, float]:
     """Return passes and nodes a query, and check that the lists are those without drafts."""
     engine = retro("int8")
-    engine.resources._curve, engine.resources.histories, engine.resources.gaps = cost, DraftHistories(), ParkingGaps()
+    engine.resources.measured_curve, engine.resources.histories, engine.resources.gaps = (
+        cost,
+        DraftHistories(),
+        ParkingGaps(),
+    )
     settings = DecodeSettings(n=n, decoder="greedy" if n == 1 else "beam", batch_size=1)
     found = engine.predict(queries, settings, **how)
     assert tuple(one.hypotheses for one in found) == without_drafts(settings, tuple(queries))
@@ -429,7 +433,7 @@ def test_beams_of_the_default_drafter_take_few_passes(
 ) -> None:
     """And by the curve that it was given, none takes over 2 % longer than without drafts."""
     engine = retro("fp32")
-    monkeypatch.setattr(engine.resources, "_curve", cost)
+    monkeypatch.setattr(engine.resources, "measured_curve", cost)
     monkeypatch.setattr(engine.resources, "histories", DraftHistories())
     queries, settings = bench_queries("retro")[:8], DecodeSettings(n=n, batch_size=1)
     found = [[one.trace.passes for one in engine.predict(queries, settings, drafter=name)] for name in ("none", "auto")]
@@ -444,7 +448,7 @@ def test_a_pause_of_earlier_queries_leaves_the_drafter_out_unless_drafting_is_fi
     drafting: str, drafts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = retro("fp32")
-    monkeypatch.setattr(engine.resources, "_curve", TILES)
+    monkeypatch.setattr(engine.resources, "measured_curve", TILES)
     histories = DraftHistories()
     histories.of("auto beam planned 3 1").pause_left = 50.0
     monkeypatch.setattr(engine.resources, "histories", histories)

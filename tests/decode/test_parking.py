@@ -155,7 +155,11 @@ def test_where_parking_pays() -> None:
 def test_retro_needs_fewer_nodes() -> None:
     """Of 16 built-in queries after 8 others; batches and lists of distinct molecules find the same lists too."""
     engine = Engine.load("retro", threads=1, dtype="int8")
-    engine.resources._curve, engine.resources.histories, engine.resources.gaps = AVX2, DraftHistories(), ParkingGaps()
+    engine.resources.measured_curve, engine.resources.histories, engine.resources.gaps = (
+        AVX2,
+        DraftHistories(),
+        ParkingGaps(),
+    )
     queries = bench_queries("retro")[:24]
     settings = DecodeSettings(n=5, batch_size=1, node_budget=0)
     plain = engine.predict(queries, settings, drafter="none")
@@ -172,7 +176,11 @@ def test_retro_needs_fewer_nodes() -> None:
 def test_nothing_is_parked_for_a_model_whose_answers_do_not_end() -> None:
     """Only lists of ended answers are proved; otherwise every search would be repeated."""
     engine = Engine.load("retro", threads=1, dtype="int8")
-    engine.resources._curve, engine.resources.histories, engine.resources.gaps = AVX2, DraftHistories(), ParkingGaps()
+    engine.resources.measured_curve, engine.resources.histories, engine.resources.gaps = (
+        AVX2,
+        DraftHistories(),
+        ParkingGaps(),
+    )
     queries = bench_queries("retro")[: MIN_SEARCHES + 6]
     settings = DecodeSettings(n=5, batch_size=1, max_len=16, node_budget=0)
     plain, found = (engine.predict(queries, settings, drafter=drafter) for drafter in ("none", "auto"))

@@ -331,14 +331,14 @@ def test_auto_means_windows(engine: Engine) -> None:
 @pytest.mark.skipif("forward" not in [folder.name for folder in installed_models()], reason="no forward model here")
 def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of assets/docs/papers.md: 12 candidates in the first iteration, as in the paper, 15 in the next."""
-    counted, make = [], sbs_module._expand_along
+    counted, make = [], sbs_module.expand_along
 
     def candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
         made = make(hyp, path, known, width)
         counted.append((len(path) - 1, len(made)))
         return made
 
-    monkeypatch.setattr(sbs_module, "_expand_along", candidates)
+    monkeypatch.setattr(sbs_module, "expand_along", candidates)
     query = "c1c[nH]c2ccc(C(C)=O)cc12.C(=O)(OC(=O)OC(C)(C)C)OC(C)(C)C"
     settings = DecodeSettings(decoder="sbs", n=2, draft_length=10)
     result = Engine.load("forward", threads=1).predict(query, settings)

@@ -201,10 +201,10 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     engine = Engine.load(folder, threads=1)
     assert engine.tokenizer != Engine.load("retro", threads=1).tokenizer
     assert source_of_edits(folder, "retro") == "default"
-    engine.resources._curve = CostCurve((1, 128), (1e-3, 2e-3))
+    engine.resources.measured_curve = CostCurve((1, 128), (1e-3, 2e-3))
     asked, how = asset_files.bench_queries("retro")[:8], DecodeSettings(decoder="greedy", n=1)
     runs = [engine.predict(list(asked), how)]
-    engine.resources._calibration = DrafterCalibration()
+    engine.resources.loaded_calibration = DrafterCalibration()
     runs.append(engine.predict(list(asked), how))
     with_table, by_copying = (sum(len(result.trace.passes) for result in results) for results in runs)
     assert with_table < 0.8 * by_copying

@@ -14,7 +14,7 @@ from helpers.small import QUERIES, tiny_folder
 
 import chemspec
 from chemspec.engine.engine import Engine, installed_models
-from chemspec.engine.forks import _token_log_prob, find_forks, token_alternatives
+from chemspec.engine.forks import find_forks, token_alternatives, token_log_prob
 from chemspec.tokenizer import Tokenizer
 from chemspec.types import Scores
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif("retro-50k" not in {one.name for one in installe
 
 def test_a_token_outside_the_candidates_has_the_log_prob_of_the_last_one() -> None:
     scores = Scores(np.array([7, 4, 9]), np.array([-0.1, -2.0, -3.5]))
-    assert [_token_log_prob(scores, token) for token in (7, 4, 9, 5)] == [-0.1, -2.0, -3.5, -3.5]
+    assert [token_log_prob(scores, token) for token in (7, 4, 9, 5)] == [-0.1, -2.0, -3.5, -3.5]
 
 
 def test_forks_are_the_doubtful_tokens_and_lead_to_other_molecules() -> None:

@@ -56,7 +56,7 @@ def called_functions(work: Callable[[], Any]) -> list[tuple[str, str]]:
 
 
 def test_the_figure_shows_the_calls_of_a_query_in_order(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.resources, "_curve", CostCurve((1, 128), (1.0, 1.1)))  # drafts pay
+    monkeypatch.setattr(engine.resources, "measured_curve", CostCurve((1, 128), (1.0, 1.1)))  # drafts pay
     match = FIGURE.search((ROOT / "assets" / "docs" / "how-it-works.md").read_text(encoding="utf-8"))
     assert match is not None
     expected = STEP.findall(match[1])

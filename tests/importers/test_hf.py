@@ -167,7 +167,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @cache
 def engine(kind: str) -> Engine:
     found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype="fp64", threads=1)
-    found.resources._curve = CostCurve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
+    found.resources.measured_curve = CostCurve((1, 128), (1.0, 1.3))  # guesses are cheap: `auto` must not measure here
     return found
 
 

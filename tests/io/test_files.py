@@ -229,7 +229,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
-    assert [row["query"] for row in rows] == (list(map(writers._text_cell, ODD)) if suffix == ".csv" else ODD)
+    assert [row["query"] for row in rows] == (list(map(writers.text_cell, ODD)) if suffix == ".csv" else ODD)
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
 
@@ -443,13 +443,13 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monke
             raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writers, "_append_lines", append)
+        patch.setattr(writers, "append_lines", append)
         with pytest.raises(FileError, match="No space left on device"):
             run(ODD, out)
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(writers._text_cell, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(writers.text_cell, ODD))
 
 
 def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class Fake:
 
 
 def fill_the_disk(writes: int) -> None:
-    append = writers._append_lines
+    append = writers.append_lines
 
     def full(file: Any, lines: Any) -> None:
         nonlocal writes
@@ -66,7 +66,7 @@ def fill_the_disk(writes: int) -> None:
             raise OSError(28, "No space left on device")
         append(file, lines)
 
-    writers._append_lines = full
+    writers.append_lines = full
 
 
 def main() -> None:

@@ -211,7 +211,7 @@ def test_columns_are_guessed_from_few_characters_and_few_hard_structures(monkeyp
     rows = [(f"{number}", "N" * number + "Cc1ccccc1" * 10) for number in range(1, 40)]
     assert uploads.guess_query_column(("a", "b"), rows) == 1
     assert 0 < len(tried) <= uploads.SAMPLED_TRIALS and parsing.TRIALS.get() is None
-    assert len(list(uploads._sampled([("C" * 3000,) * 50] * 50))) == 1
+    assert len(list(uploads.sample_rows([("C" * 3000,) * 50] * 50))) == 1
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
 def test_as_many_rows_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_ROWS", 3)
     lines = [["smiles"], ["CCO"], ["CCN"], ["CCC"]]
-    assert len(uploads._make_sheet(iter(lines)).rows) == 3
+    assert len(uploads.make_sheet(iter(lines)).rows) == 3
     with pytest.raises(FileError, match="more than 3 rows"):
-        uploads._make_sheet(iter([*lines, ["CCCC"]]))
+        uploads.make_sheet(iter([*lines, ["CCCC"]]))
 
 
 def test_the_form_names_the_formats() -> None:

@@ -145,7 +145,7 @@ def test_common_sizes_are_recorded_at_loading_and_no_query_waits_for_one() -> No
     trace = Tracer(traces=False)
     backend = GraphBackend(tiny_model(0, VOCAB, **VARIANTS["pre"], max_positions=256), record=trace)
     backend.record_common()
-    assert {arena.shape.rows for arena in backend._idle} == set(COMMON)
+    assert {arena.shape.rows for arena in backend.idle_arenas} == set(COMMON)
     recorded = trace.recorded
     for settings in SEARCHES:
         for drafter in (NoDrafts(), Copy()):
@@ -171,7 +171,7 @@ def test_what_does_not_fit_into_memory_is_not_recorded_at_loading() -> None:
 
     backend = short_of_memory(7)
     backend.record_common()
-    assert [arena.shape.rows for arena in backend._idle] == [1]
+    assert [arena.shape.rows for arena in backend.idle_arenas] == [1]
     with pytest.raises(torch.cuda.OutOfMemoryError):
         short_of_memory(3).record_common()
 
@@ -345,7 +345,7 @@ def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(var
         sources = [[4 + place % 5 for place in range(length)], [5], [6, 7]][: 3 if length > 3 else 2]
         compare(*(Session(one, sources, top_k=VOCAB) for one in (backend, plain)), [[(BOS, 4)]] * len(sources))
         gc.collect()
-    assert all(arena.encoder.replay is not None for arena in backend._idle)
+    assert all(arena.encoder.replay is not None for arena in backend.idle_arenas)
 
 
 def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
@@ -357,14 +357,14 @@ def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() ->
             Session(backend, [[4]] * rows, top_k=3).score([[(BOS, 4)]] * rows)
         gc.collect()
     shapes = len({rows_for(rows) for rows in range(1, 14)})
-    assert (trace.recorded, len(backend._idle)) == (2 * shapes, shapes)
-    largest = max(arena.bytes for arena in backend._idle)
+    assert (trace.recorded, len(backend.idle_arenas)) == (2 * shapes, shapes)
+    largest = max(arena.bytes for arena in backend.idle_arenas)
     backend.idle_bytes = largest
     backend.release_arenas([])
-    assert [arena.shape.rows for arena in backend._idle] == [64]
+    assert [arena.shape.rows for arena in backend.idle_arenas] == [64]
     Session(backend, [[4]], top_k=3).score([[(BOS, 4)]])
     gc.collect()
-    assert [arena.shape.rows for arena in backend._idle] == [1]
+    assert [arena.shape.rows for arena in backend.idle_arenas] == [1]
 
 
 def test_a_pass_that_cannot_be_recorded_is_computed_all_the_same() -> None:

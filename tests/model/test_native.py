@@ -186,7 +186,7 @@ def test_what_the_kernel_does_not_compute_is_refused() -> None:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> object:
     """Forget the kernel that is loaded, before and after; nothing is prebuilt."""
     compiled.load_library.cache_clear()
-    monkeypatch.setattr(build, "_prebuilt_kernel", lambda: None)
+    monkeypatch.setattr(build, "load_prebuilt_kernel", lambda: None)
     yield
     compiled.load_library.cache_clear()
 

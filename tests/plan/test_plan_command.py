@@ -137,7 +137,7 @@ def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> 
 
 
 def test_files_are_there_if_the_screen_cannot_be_written(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("chemspec.cli.plan._print_plan", Mock(side_effect=OSError))
+    monkeypatch.setattr("chemspec.cli.plan.print_plan", Mock(side_effect=OSError))
     assert call(AMIDE, "-o", tmp_path / "a.md").exit_code == 2
     assert (tmp_path / "a.md").read_text().startswith("# Routes to")
 

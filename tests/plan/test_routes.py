@@ -224,7 +224,7 @@ def test_nothing_of_a_picture_is_drawn_over_anything_else(found: Plan) -> None:
     """Captions, molecules and texts over arrows have rectangles of their own, none smaller than 11 px."""
     for route in found.routes:
         sizes, boxes = [], []
-        for item in depict._draw_route(route, "Route 1", {}, dark=False).items:
+        for item in depict.draw_route(route, "Route 1", {}, dark=False).items:
             if item.text or item.molecule:
                 boxes.append((item.left, item.top, item.left + item.width, item.top + item.height))
                 sizes.append(item.size)

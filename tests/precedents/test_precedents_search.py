@@ -16,7 +16,7 @@ from chemspec import chem
 from chemspec.precedents import Precedents, in_words, search
 from chemspec.precedents.build import build_index
 from chemspec.precedents.index_file import product_fingerprint
-from chemspec.precedents.search import _highest, _tanimoto_similarity, count_set_bits
+from chemspec.precedents.search import count_set_bits, highest_scores, tanimoto_similarity
 
 AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
@@ -122,10 +122,10 @@ def test_the_set_of_a_near_reaction_comes_before_the_vote(
 
 def test_a_group_does_not_lend_its_conditions_to_another() -> None:
     """Hydrogenation removes benzyl, not tert-butyl; halides replace each other."""
-    benzyl = search._lost_atoms("O=S(=O)(NCc1ccccc1)c1ccccc1", "NS(=O)(=O)c1ccccc1")
-    tert_butyl = search._lost_atoms("CC(C)(C)NS(=O)(=O)c1ccccc1", "NS(=O)(=O)c1ccccc1")
+    benzyl = search.lost_atoms("O=S(=O)(NCc1ccccc1)c1ccccc1", "NS(=O)(=O)c1ccccc1")
+    tert_butyl = search.lost_atoms("CC(C)(C)NS(=O)(=O)c1ccccc1", "NS(=O)(=O)c1ccccc1")
     assert benzyl == {"C": 7} and tert_butyl == {"C": 4}
-    assert search._lost_atoms("[2H]CBr.[NH3+]C", "CNC[2H]") == search._lost_atoms("CI.NC", "CNC") == {"X": 1}
+    assert search.lost_atoms("[2H]CBr.[NH3+]C", "CNC[2H]") == search.lost_atoms("CI.NC", "CNC") == {"X": 1}
 
 
 @pytest.mark.parametrize(("reagents", "words"), table("precedents/sets_in_words"))
@@ -157,23 +157,23 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
     ours = np.stack([product_fingerprint(text, bits) for text in texts])
     for k, text in enumerate(texts):
         expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
-        similarity = _tanimoto_similarity(ours, count_set_bits(ours), product_fingerprint(text, bits))
+        similarity = tanimoto_similarity(ours, count_set_bits(ours), product_fingerprint(text, bits))
         assert similarity == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 3, 50, 400, 1000])
 def test_the_highest_values_come_in_the_order_of_a_stable_sort(count: int) -> None:
     values = np.random.default_rng(7).integers(0, 40, 500) / 8
-    assert _highest(values, count).tolist() == np.argsort(-values, kind="stable")[:count].tolist()
+    assert highest_scores(values, count).tolist() == np.argsort(-values, kind="stable")[:count].tolist()
 
 
 def test_what_text_mining_took_for_a_reagent_is_none() -> None:
-    from chemspec.precedents.search import _without_mining_errors
+    from chemspec.precedents.search import without_mining_errors
 
     cupric = chem.canonical("I[Cu]I")
-    assert _without_mining_errors(f"Cc1ccccc1.CCN.{cupric}", "CCN") == f"Cc1ccccc1.{chem.canonical('[Cu]I')}"
+    assert without_mining_errors(f"Cc1ccccc1.CCN.{cupric}", "CCN") == f"Cc1ccccc1.{chem.canonical('[Cu]I')}"
     salt = chem.canonical("O=C([O-])[O-].[K+].[K+]")
-    assert in_words(_without_mining_errors(f"{cupric}.{salt}", "CCN")) == "K₂CO₃, CuI"
-    assert in_words(_without_mining_errors(f"{cupric}.[Na+]", "CCN")) == "CuI, NaI"
-    assert _without_mining_errors("", "CCN") == ""
-    assert _without_mining_errors("CCN(CC)c1ccccc1.N#Cc1cnc(O)cc1O", "CCN") == "CCN(CC)c1ccccc1"  # one has a name
+    assert in_words(without_mining_errors(f"{cupric}.{salt}", "CCN")) == "K₂CO₃, CuI"
+    assert in_words(without_mining_errors(f"{cupric}.[Na+]", "CCN")) == "CuI, NaI"
+    assert without_mining_errors("", "CCN") == ""
+    assert without_mining_errors("CCN(CC)c1ccccc1.N#Cc1cnc(O)cc1O", "CCN") == "CCN(CC)c1ccccc1"  # one has a name

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.case_tables import table
 
-from chemspec.review.forward_check import ForwardCheck, StepChecker, _best_check, gives_target
+from chemspec.review.forward_check import ForwardCheck, StepChecker, best_check, gives_target
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
@@ -161,7 +161,7 @@ def test_of_equal_checks_the_last_counts() -> None:
     """It has the likelier reagents of the rule."""
     for agrees, p, product in ((True, 0.5, "C"), (False, 0.9, "N"), (False, 0.0, "")):
         checks = [ForwardCheck(agrees, p, product, added) for added in ("", "O", "N")]
-        assert _best_check(checks) is checks[2]
+        assert best_check(checks) is checks[2]
     sure, unsure, other = (ForwardCheck(*given) for given in ((True, 0.4, "C"), (True, 0.3, "C"), (False, 0.9, "N")))
-    assert _best_check([unsure, sure, other]) is sure
-    assert _best_check([]) is None
+    assert best_check([unsure, sure, other]) is sure
+    assert best_check([]) is None

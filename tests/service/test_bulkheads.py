@@ -67,7 +67,7 @@ def test_reviews_beyond_the_limit_are_refused_and_the_others_end(
     gated = Shut(engines["retro"])
     with serving({**engines, "retro": gated}) as running, ThreadPoolExecutor(3) as threads:
         reviews = [threads.submit(running.send, "POST", "/v1/review", ASK) for _ in range(2)]
-        until(lambda: running.service.reviewers._admitted.total() == 2, "both reviews")
+        until(lambda: running.service.reviewers.admitted.total() == 2, "both reviews")
         status, document, headers = running.send("POST", "/v1/review", ASK)
         assert (status, document["code"]) == (429, "queue_full") and int(headers["retry-after"]) >= 1
         assert "2 of your reviews are under way" in document["detail"]
@@ -84,9 +84,9 @@ def test_a_review_ends_at_its_deadline_or_with_its_client_and_leaves_nothing(eng
         assert (status, document["code"]) == (504, "timeout") and time.monotonic() - began < 2.0 + HURRY / 2
         with rawhttp.connected(running.port) as client:
             client.sendall(rawhttp.post("/v1/review", json.dumps(ASK).encode()))
-            until(lambda: running.service.reviewers._running, "the review")
-        until(lambda: not running.service.reviewers._running, "its end")
-        until(lambda: not running.service.reviewers._admitted.total(), "room for another")
+            until(lambda: running.service.reviewers.running, "the review")
+        until(lambda: not running.service.reviewers.running, "its end")
+        until(lambda: not running.service.reviewers.admitted.total(), "room for another")
 
 
 def test_checks_of_a_review_wait_for_room_in_the_queue(
@@ -372,7 +372,7 @@ def test_a_stop_ends_within_its_grace_though_every_thread_hangs(engines: dict[st
     try:
         with serving({"retro": Hanging(engines["retro"])}, grace=1.0) as running:
             asked = [start(ask) for _ in range(2 * service.READERS)]
-            until(lambda: running.service._readers._admitted.total() == len(asked), "the reading of all")
+            until(lambda: running.service.readers.admitted.total() == len(asked), "the reading of all")
             began = time.monotonic()
         assert time.monotonic() - began < HURRY / 2
         for thread in asked:

@@ -47,9 +47,9 @@ async def latencies(requests: int, rows: int, in_flight: int, clients: int = 1) 
 
     for _ in range(in_flight):
         submit()
-    while queue._waiting:
-        first = min(queue._waiting, key=lambda entry: entry.priority)
-        for entry in queue._take_batch(8, first):
+    while queue.waiting_queries:
+        first = min(queue.waiting_queries, key=lambda entry: entry.priority)
+        for entry in queue.take_batch(8, first):
             served += 1
             number = owner[id(entry)]
             left[number] -= 1

@@ -59,7 +59,7 @@ def test_a_narrow_query_goes_before_wide_ones_that_are_being_decoded_and_changes
         assert not wide.done()
         held.gate.set()
         assert wide.result(HURRY) == alone["wide"]
-        batches = running.service._scheduler and running.service._scheduler._under_way
+        batches = running.service.scheduler and running.service.scheduler.under_way
         until(lambda: batches == [], "the end of the batch")
         counted = until(lambda: running.count("engine_seconds_count", model="retro") == len(KEYS), "the last count")
         assert counted and running.count("engine_seconds_sum", model="retro") <= time.monotonic() - began
@@ -101,46 +101,46 @@ def test_narrower_queries_of_others_pass(
 ) -> None:
     queue = queue_with(*waiting)
     batch = [job(search(n), client) for n, client in under_way]
-    queue._under_way.append(batch)
-    assert [one.client for one in queue._passing_queries(batch)] == passing
+    queue.under_way.append(batch)
+    assert [one.client for one in queue.passing_queries(batch)] == passing
 
 
 def test_who_had_more_time_does_not_pass_and_who_was_away_has_nothing_saved_up() -> None:
     queue = queue_with()
     batch = [job(search(100), "a")]
-    queue._under_way.append(batch)
-    queue._shares.charge(["a"], 100.0)
+    queue.under_way.append(batch)
+    queue.shares.charge(["a"], 100.0)
     queue.submit([job(search(3), "b")])
-    assert queue._shares.of("b") == 100.0, "it begins where the other one stands"
-    assert [one.client for one in queue._passing_queries(batch)] == ["b"]
-    queue._shares.charge(["b"], 0.5)
-    assert not queue._passing_queries(batch)
-    queue._waiting.clear()
+    assert queue.shares.of("b") == 100.0, "it begins where the other one stands"
+    assert [one.client for one in queue.passing_queries(batch)] == ["b"]
+    queue.shares.charge(["b"], 0.5)
+    assert not queue.passing_queries(batch)
+    queue.waiting_queries.clear()
     queue.submit([job(search(3), "b")])
-    assert queue._shares.of("b") == 100.5, "not forgotten between two queries"
-    queue._shares.charge(["a"], 0.6)
-    assert [one.client for one in queue._passing_queries(batch)] == ["b"]
+    assert queue.shares.of("b") == 100.5, "not forgotten between two queries"
+    queue.shares.charge(["a"], 0.6)
+    assert [one.client for one in queue.passing_queries(batch)] == ["b"]
 
 
 def test_few_batches_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = queue_with((3, "b"))
     decoded: list[Any] = []
-    monkeypatch.setattr(queue, "_decode", decoded.append)
+    monkeypatch.setattr(queue, "decode", decoded.append)
     batch = [job(search(100), "a")]
-    queue._under_way += [[job(search(100), str(number))] for number in range(scheduler.MAX_BATCHES - 1)] + [batch]
-    queue._let_others_pass(batch)
+    queue.under_way += [[job(search(100), str(number))] for number in range(scheduler.MAX_BATCHES - 1)] + [batch]
+    queue.let_others_pass(batch)
     assert not decoded
-    queue._under_way.pop(0)
-    queue._let_others_pass(batch)
-    assert [[one.client for one in taken] for taken in decoded] == [["b"]] and not queue._waiting
+    queue.under_way.pop(0)
+    queue.let_others_pass(batch)
+    assert [[one.client for one in taken] for taken in decoded] == [["b"]] and not queue.waiting_queries
 
 
 @pytest.mark.parametrize(("n", "most"), [(1, 16), (16, 16), (20, 12), (100, 2), (300, 1)])
 def test_of_wide_beams_few_are_decoded_at_once_on_a_cpu(n: int, most: int) -> None:
     queue, wide = queue_with(), job(search(n), "a")
-    assert queue._room(wide) == most
+    assert queue.room_for(wide) == most
     wide.search.engine.device = "cuda:0"
-    assert queue._room(wide) == 16
+    assert queue.room_for(wide) == 16
 
 
 def test_a_batch_of_wide_beams_is_filled_up_to_so_many(
@@ -148,10 +148,10 @@ def test_a_batch_of_wide_beams_is_filled_up_to_so_many(
 ) -> None:
     monkeypatch.setattr(scheduler, "MAX_BEAMS", 3 * WIDE["n"])
     sizes: list[int] = []
-    let_pass = scheduler.Scheduler._let_others_pass
+    let_pass = scheduler.Scheduler.let_others_pass
     monkeypatch.setattr(
         scheduler.Scheduler,
-        "_let_others_pass",
+        "let_others_pass",
         lambda self, under_way: (sizes.append(len(under_way)), let_pass(self, under_way))[1],
     )
     with serving(engines, api_keys=KEYS) as running:

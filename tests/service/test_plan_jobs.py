@@ -137,10 +137,10 @@ def test_of_one_client_few_connections_follow_plans(
         status, document = send(service, "GET", path)
         assert (status, document["code"]) == (429, "queue_full")
         assert send(service, "GET", f"/v1/plan/{job['id']}")[0] == 200
-    until(lambda: not service.service.plans._followed.total(), "their end")
+    until(lambda: not service.service.plans.followed.total(), "their end")
     model.gate.set()
     assert events(service, job["id"])[-1][0] == "end"
-    until(lambda: not service.service.plans._followed.total(), "the end of the last one")
+    until(lambda: not service.service.plans.followed.total(), "the end of the last one")
 
 
 def test_a_stopped_plan_keeps_what_it_has_and_is_forgotten_when_deleted_again(
@@ -201,7 +201,7 @@ def test_a_stop_of_the_service_ends_plans(
         assert model.began.wait(HURRY)
         service.service.begin_stop()
         model.gate.set()
-        until(lambda: service.service.plans._jobs[job["id"]].state == "stopped", "the end")
+        until(lambda: service.service.plans.jobs[job["id"]].state == "stopped", "the end")
         assert service.send("POST", "/v1/plan", {**ASK, "stock": ["common"]})[0] == 503
     assert len(model.toy.asked) == 1
 

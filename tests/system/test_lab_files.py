@@ -23,8 +23,8 @@ from chemspec.stock.lists import BUILT_IN, default_lists, list_stamps, load_stoc
 from chemspec.system import lab_files
 
 CACHES = (
-    *(lab_names.lab_names, reagents._names_by_smiles, lookup.look_up, flask_check._hazards, flask_check.hazards),
-    *(strategy._rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
+    *(lab_names.lab_names, reagents.names_by_smiles, lookup.look_up, flask_check.load_hazards, flask_check.hazards),
+    *(strategy.load_rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
     *(strategy._product_hits, strategy._reactant_hits, lab_files._plugin_files),
 )
 

@@ -160,7 +160,7 @@ def test_a_matrix_unit_gets_its_kernel_later(
 ) -> None:
     scheduled: list[str] = []
     library = SimpleNamespace(name="prebuilt", chemspec_processor=lambda: bits)
-    monkeypatch.setattr(build, "_prebuilt_kernel", lambda: library)
+    monkeypatch.setattr(build, "load_prebuilt_kernel", lambda: library)
     monkeypatch.setattr(compiled, "is_cached", lambda *_: cached)
     monkeypatch.setattr(compiled, "load_library", lambda *_: SimpleNamespace(name="compiled here"))
     monkeypatch.setattr(compile_later, "schedule", scheduled.append)
@@ -187,7 +187,7 @@ def test_nobody_waits_for_ziglang(
 ) -> None:
     scheduled: list[str] = []
     monkeypatch.setenv("CHEMSPEC_NATIVE", native)
-    monkeypatch.setattr(build, "_prebuilt_kernel", lambda: None)
+    monkeypatch.setattr(build, "load_prebuilt_kernel", lambda: None)
     monkeypatch.setattr(compiled, "_compiler", lambda: compiler)
     monkeypatch.setattr(compiled, "is_cached", lambda *_: cached)
     monkeypatch.setattr(compiled, "load_library", lambda *_: SimpleNamespace(name="compiled here"))

@@ -78,7 +78,9 @@ def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: 
             shown, record = details.card_header(asked, card), details.answer_record(card)
             cells = {name: row[f"{name}_{card.rank}"] for name in rows.ANSWER}
             assert f"<b>{format_percent(float(cells['probability']))}</b>" in shown
-            assert job_view._percent({"probability": float(cells["probability"])}) == format_percent(card.probability)
+            assert job_view.format_share({"probability": float(cells["probability"])}) == format_percent(
+                card.probability
+            )
             assert float(cells["probability"]) == pytest.approx(card.probability, abs=5e-5)
             assert float(cells["model_probability"]) == pytest.approx(card.best.model_probability, rel=1e-5)
             assert cells["class"] in shown

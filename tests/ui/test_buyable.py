@@ -25,7 +25,7 @@ LIST = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Acme\nxx,1,
 
 def upload(state: Any, name: str, raw: bytes) -> None:
     state.stock_file = SimpleNamespace(name=name, getvalue=lambda: raw)
-    stock_menu._read_uploaded_list()
+    stock_menu.read_uploaded_list()
 
 
 def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
@@ -41,7 +41,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     assert state.stock_fault == "" and stock_menu.visitor_lists() != before
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
     assert stock_menu.visitor_stock().source("Nc1ccccc1") == "mine.csv, 12.50 EUR/g, Acme"  # not "common, ..."
-    own = state[stock_menu._OWN]
+    own = state[stock_menu.OWN]
     assert own.prices.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
         ("b.csv", b"a,b\n1,2\n", "no column inchikey or smiles"),
@@ -51,7 +51,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     ):
         upload(state, name, raw)
         assert words in state.stock_fault and state.stock_fault.count(name) == 1
-    assert state[stock_menu._OWN] is own  # the good one stays
+    assert state[stock_menu.OWN] is own  # the good one stays
 
 
 @pytest.fixture
@@ -100,10 +100,10 @@ def test_a_list_that_is_kept_is_one_of_the_lab_for_everybody(
     monkeypatch.setattr(stock_menu, "is_local_only", lambda: False)
     state.stock_keep = True
     upload(state, "mine.csv", raw)
-    assert not (tmp_path / "stock").exists() and state[stock_menu._OWN].name == "mine.csv", "others are served, too"
+    assert not (tmp_path / "stock").exists() and state[stock_menu.OWN].name == "mine.csv", "others are served, too"
     monkeypatch.setattr(stock_menu, "is_local_only", lambda: True)
     upload(state, "mine.csv", raw)
-    assert (tmp_path / "stock" / "mine.csv").read_bytes() == raw and stock_menu._OWN not in state
+    assert (tmp_path / "stock" / "mine.csv").read_bytes() == raw and stock_menu.OWN not in state
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR"
     upload(state, "mine.csv", raw.replace(b"12.50", b"9"))
     assert sorted(path.name for path in (tmp_path / "stock").iterdir()) == ["mine-2.csv", "mine.csv"]

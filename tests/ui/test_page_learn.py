@@ -106,7 +106,7 @@ def test_an_address_of_an_earlier_page_opens_its_depth(name: str, monkeypatch: p
 def _door(name):  # type: ignore[no-untyped-def]
     from chemspec.ui.common import nav
 
-    nav._open_depth(name)
+    nav.open_learn_depth(name)
 
 
 @weights

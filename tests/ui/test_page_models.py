@@ -169,13 +169,13 @@ def test_a_gpu_without_torch_is_shown_once_by_the_app_and_always_by_the_page(
     monkeypatch.setattr(gpu, "device_count", lambda: 1)
     monkeypatch.setattr(gpu, "gpu_count", lambda: 0)
     monkeypatch.setattr("chemspec.system.extras.is_installed", lambda name: name != "torch")
-    nav._unseen_notices.clear()
+    nav.unseen_notices.clear()
     shown = []
     for _ in range(2):
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240).run()
         assert not app.exception
         shown.append([item.value.replace("\\", "") for item in app.toast])
-    nav._unseen_notices.clear()  # as after a new start of the app
+    nav.unseen_notices.clear()  # as after a new start of the app
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240).run()
     assert len(shown[0]) == 1 and "chemspec-smiles[torch]" in shown[0][0] and "GPU" in shown[0][0]
     assert not shown[1] and not app.toast

@@ -41,9 +41,9 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [task] if task in models else [])
     monkeypatch.setattr(queued_engine, "load_engine", lambda name, **_: models[name])
     monkeypatch.setattr(lists, "load_usable_stock", lambda names: stock(tmp_path, BOUGHT if len(names) > 1 else ["CC"]))
-    search_form.stock_menu._load_stock.clear()
+    search_form.stock_menu.cached_stock.clear()
     yield
-    search_form.stock_menu._load_stock.clear()  # the toys' lists are not for other pages
+    search_form.stock_menu.cached_stock.clear()  # the toys' lists are not for other pages
 
 
 def press(page: AppTest, label: str) -> None:

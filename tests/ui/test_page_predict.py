@@ -268,8 +268,8 @@ UNDRAWABLE = "c1cccc2cc3ccccc(cc1)ccccc-3c2"  # RDKit's own layout puts two bond
 
 
 def test_what_cannot_be_drawn_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_shortest_bond", lambda _: 1.0)  # without the other layout RDKit refuses to draw it
-    molecules._draw_svg.cache_clear()
+    monkeypatch.setattr(layout, "shortest_bond", lambda _: 1.0)  # without the other layout RDKit refuses to draw it
+    molecules.draw_svg.cache_clear()
     assert Depiction(UNDRAWABLE).svg == "" and UNDRAWABLE in scheme.molecule_figure(Depiction(UNDRAWABLE))
     assert Depiction(UNDRAWABLE).png() == schemes.scheme_to_png(UNDRAWABLE, "CCO", None) == b""
     route = Route(Node(UNDRAWABLE))
@@ -312,14 +312,14 @@ def test_a_layout_that_rdkit_cannot_align_is_drawn_all_the_same(monkeypatch: pyt
     change = strategy(reactants, product)
     assert change is not None
     plain = schemes.scheme_to_svg(reactants, product, change)
-    molecules._draw_svg.cache_clear()
+    molecules.draw_svg.cache_clear()
     monkeypatch.setattr(molecules, "rdDepictor", SimpleNamespace(Compute2DCoords=broken))
     assert plain and schemes.scheme_to_svg(reactants, product, change)
 
 
 def test_every_short_name_is_known_and_can_be_typed() -> None:
-    assert len(short_names._name_table()) == len(short_names.read_short_names()) > 100
-    assert not [name for name, parts in short_names._name_table() if "?" in parts]
+    assert len(short_names.name_table()) == len(short_names.read_short_names()) > 100
+    assert not [name for name, parts in short_names.name_table() if "?" in parts]
     for name, _ in short_names.read_short_names():
         assert isinstance(formats.read_any(f"CCO, {name}", task="forward"), formats.Input), name
 
@@ -755,7 +755,7 @@ def test_the_drawing_of_a_choice_says_in_words_what_it_shows() -> None:
         from chemspec.ui.predict import answers
 
         sites = (Site(5, (5,), 0.78, (1,)), Site(6, (4, 6), 0.11, (2, 9)), Site(0, (0,), 0.002, (10,)))
-        answers._show_selectivity(Selectivity("COc1ccccc1", sites, True))
+        answers.show_selectivity(Selectivity("COc1ccccc1", sites, True))
 
     page = AppTest.from_function(script, default_timeout=240).run()
     assert not page.exception
@@ -785,4 +785,4 @@ def test_the_page_draws_the_reactant_with_a_choice_of_atoms_only() -> None:
 )
 def test_improbable_answers_are_folded_unless_one_is_sounder(cards: list[tuple[float, int]], folded: bool) -> None:
     shown: Any = [SimpleNamespace(probability=p, problems=("a problem",) * count) for p, count in cards]
-    assert answers._are_noise(shown) is folded
+    assert answers.are_noise(shown) is folded

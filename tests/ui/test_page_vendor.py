@@ -221,7 +221,7 @@ def test_texts_are_compared_as_molecules(a: str, b: str, alike: bool) -> None:
 
 
 def test_only_reports_of_a_canvas_count() -> None:
-    assert sketcher._drawing({"smiles": "CC |^1:0|", "edit": 5}) == "CC"
+    assert sketcher.parse_drawing({"smiles": "CC |^1:0|", "edit": 5}) == "CC"
     for value in (
         None,
         "CCO",
@@ -230,7 +230,7 @@ def test_only_reports_of_a_canvas_count() -> None:
         {"smiles": "C", "edit": "1"},
         {"smiles": "C" * 99_999, "edit": 1},
     ):
-        assert sketcher._drawing(value) is None
+        assert sketcher.parse_drawing(value) is None
 
 
 @pytest.mark.parametrize("text", ["CC(=O)Nc1ccccc1", "c1cc[nH]c1.C[n+]1ccccc1>>O=c1cc[nH]cc1", "C/C=C/c1ccsc1", ""])

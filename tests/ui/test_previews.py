@@ -95,7 +95,7 @@ def test_of_a_visitors_requests_the_newest_counts(texts: list[str], monkeypatch:
     previews = Previews()
     wishes = [("known 1", "C"), ("known 1", "CC"), ("known 2", "N"), ("known 1", "CCO")]
     requests = [request({"session": session, "text": text}) for session, text in wishes]
-    started = threading.Thread(target=lambda: (until(lambda: len(previews._newest) == 2, "all"), go.set()))
+    started = threading.Thread(target=lambda: (until(lambda: len(previews.newest) == 2, "all"), go.set()))
     started.start()
     codes = [answer.status_code for answer in ask(previews, *requests)]
     started.join()

@@ -76,7 +76,7 @@ def test_the_log_tells_kind_and_place_of_an_error_and_not_what_was_asked(caplog:
     middleware.hide_log_messages()
     middleware.hide_log_messages()
     logger = logging.getLogger("streamlit.error_util")
-    assert logger.filters.count(middleware._strip_messages) == 1
+    assert logger.filters.count(middleware.strip_messages) == 1
     secret = "CC(C)(C)OC(=O)NC"
     try:
         raise ValueError(f"over {secret}")
@@ -142,7 +142,7 @@ def test_who_has_logged_in_enters_if_invited(
 
 @pytest.mark.parametrize(("wanted", "email", "enters"), table("ui/invited_addresses"))
 def test_an_address_and_none_of_its_neighbours_may_enter(wanted: str, email: str, enters: bool) -> None:
-    assert login._is_allowed({"email": email, "email_verified": True}, wanted) is enters
+    assert login.is_allowed({"email": email, "email_verified": True}, wanted) is enters
 
 
 @pytest.mark.parametrize(("claim", "setting", "enters"), table("ui/verified_addresses"))
@@ -150,7 +150,7 @@ def test_an_address_counts_where_the_provider_has_verified_it(
     monkeypatch: pytest.MonkeyPatch, claim: dict[str, Any], setting: str, enters: bool
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_LOGIN_UNVERIFIED", setting)
-    assert login._is_allowed({"email": "jane@example.org", **claim}, "@example.org") is enters
+    assert login.is_allowed({"email": "jane@example.org", **claim}, "@example.org") is enters
 
 
 def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
@@ -257,13 +257,13 @@ def test_what_arrives_counts_from_its_first_byte(monkeypatch: pytest.MonkeyPatch
         slow = [asyncio.create_task(uploads.put(f"v{k}", "f", parts=(b"x" * 900, rest, b"x"))) for k in range(9)]
         silent = [asyncio.create_task(uploads.put(f"w{k}", "f", parts=(rest,), told=1000)) for k in range(9)]
         await asyncio.sleep(0.01)
-        assert uploads.limits._bytes_held() == 8100
+        assert uploads.limits.bytes_held() == 8100
         assert await uploads.put("a", "f", told=2000) == 503, "at once"
         assert await uploads.put("a", "f", parts=(b"x" * 1000, b"x" * 1000)) == 503, "when it is too much"
         assert await uploads.put("a", "f", parts=(b"x" * 1000,), told=1000) == 204
         rest.set()
         assert [await one for one in (*slow, *silent)] == [204] * 18
-        assert uploads.limits._bytes_held() == 9 * 901 + 1000 and not uploads.limits._coming
+        assert uploads.limits.bytes_held() == 9 * 901 + 1000 and not uploads.limits.coming
         assert uploads.refused == ["upload"] * 2
 
     asyncio.run(visit())
@@ -281,7 +281,7 @@ def test_a_file_that_arrives_too_slowly_is_ended(monkeypatch: pytest.MonkeyPatch
         assert await uploads.put("a", "f", parts=(b"x", 30.0)) == 408
         assert await uploads.put("a", "f", parts=(b"x", *[0.02] * 1000) if whole < 1 else (b"x", 30.0)) == 408
         assert await uploads.put("a", "f", parts=(b"x", 0.001, b"x")) == 204
-        assert not uploads.limits._coming
+        assert not uploads.limits.coming
 
     asyncio.run(visit())
 
@@ -331,7 +331,7 @@ def test_of_one_address_so_many_websockets_are_open_and_no_more() -> None:
         end.set()
         assert [await one for one in held] == [["accept"]] * 3
         assert await sockets.open("1.2.3.4", "rerun") == ["accept"]
-        assert sockets.refused == ["websockets"] and not sockets.limits._open
+        assert sockets.refused == ["websockets"] and not sockets.limits.open_sockets
 
     asyncio.run(visit())
 

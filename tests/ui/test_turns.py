@@ -125,7 +125,7 @@ def test_a_position_is_reported_when_it_changes_and_not_too_often(monkeypatch: p
     said: list[str] = []
     clock = iter([0.0, 0.0, 1.5, 2.1, 2.1]).__next__
     monkeypatch.setattr(queued_engine.time, "monotonic", clock)
-    report = queued_engine._position_report(said.append)
+    report = queued_engine.position_report(said.append)
     for ahead in (9, 9, 8, 8, 8):  # reported, the same, within two seconds, reported, the same
         report(ahead)
     assert said == ["In queue: 9 ahead of you", "In queue: 8 ahead of you"]

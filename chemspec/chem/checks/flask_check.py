@@ -155,7 +155,7 @@ def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:
 def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
     """Yield what in a flask a group that the product keeps would not survive."""
     whole = [*given, *agents]
-    for cause, unless, group, when, sentence in _table("flask_conflicts"):
+    for cause, unless, group, when, sentence in read_rows("flask_conflicts"):
         if (
             fits(product, group)
             and any(fits(part, group) for part in given)
@@ -167,14 +167,14 @@ def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) 
 
 def _decided_by_amounts(flask: str, step: Strategy, whole: Sequence[str]) -> list[str]:
     """Return remarks on products between which amounts or temperature decide."""
-    rows = _table("flask_amounts")
+    rows = read_rows("flask_amounts")
     return [remark for cause, group, remark in rows if holds(whole, cause) and _applies(Need(group, []), flask, step)]
 
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
     """Return what a reaction needs in addition to its reactants, whether or not the flask holds it."""
     names = step.name.split(" + ")
-    needs = (need for name in names for classes, need in _needs() if name in classes)
+    needs = (need for name in names for classes, need in load_needs() if name in classes)
     return [need for need in needs if _applies(need, flask, step)]
 
 
@@ -194,20 +194,21 @@ def trap_score() -> dict[str, Any]:
 
 
 @cache
-def _table(name: str) -> list[list[str]]:
+def read_rows(name: str) -> list[list[str]]:
+    """Return the rows of a table beside this file."""
     return read_asset_table(FOLDER / f"{name}.tsv")
 
 
 @cache
-def _hazards() -> list[list[str]]:
+def load_hazards() -> list[list[str]]:
     """Return the hazards of the table, and those of the lab (`system.lab_files`)."""
-    return [*_table("hazards"), *read_lab_table("hazards", range(2, 3), lambda row: check_smarts(*row[0].split()))]
+    return [*read_rows("hazards"), *read_lab_table("hazards", range(2, 3), lambda row: check_smarts(*row[0].split()))]
 
 
 @cache
 def _electron_needs() -> dict[str, Need]:
     """Return the sets of reagents that give and take electrons, by what `missing_electrons` calls them."""
-    sets = {name: ReagentSet(*cells) for name, *cells in _table("flask_sets")}
+    sets = {name: ReagentSet(*cells) for name, *cells in read_rows("flask_sets")}
     return {
         REDUCTANT: Need("-", [sets["electron donor"]]),
         OXIDANT: Need("-", [sets["oxidant"], sets["electron acceptor"]]),
@@ -215,12 +216,12 @@ def _electron_needs() -> dict[str, Need]:
 
 
 @cache
-def _needs() -> list[tuple[list[str], Need]]:
+def load_needs() -> list[tuple[list[str], Need]]:
     """Return the lines of the table of needs, each with the names of its classes."""
-    sets = {name: ReagentSet(*cells) for name, *cells in _table("flask_sets")}
+    sets = {name: ReagentSet(*cells) for name, *cells in read_rows("flask_sets")}
     return [
         (classes.split("|"), Need(reactants, [sets[name] for name in names.split("|")]))
-        for classes, reactants, names in _table("flask_needs")
+        for classes, reactants, names in read_rows("flask_needs")
     ]
 
 
@@ -229,4 +230,4 @@ def hazards(left: str, right: str) -> tuple[str, ...]:
     """Return dangers of a reaction by its structures, in words; amounts are not known: no word is no proof."""
     parts = [*dict.fromkeys([*left.split("."), *right.split(".")])]
     with rdBase.BlockLogs():
-        return tuple(sentence for patterns, sentence in _hazards() if holds(parts, patterns))
+        return tuple(sentence for patterns, sentence in load_hazards() if holds(parts, patterns))

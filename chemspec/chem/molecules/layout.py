@@ -16,7 +16,7 @@ def add_layout(mol: Any) -> None:
     """
     if not mol.GetNumConformers():
         rdDepictor.Compute2DCoords(mol)
-    if _shortest_bond(mol) < 1e-3:
+    if shortest_bond(mol) < 1e-3:
         rdCoordGen.AddCoords(mol)  # unlike rdDepictor's option this changes no other thread's layouts
 
 
@@ -49,7 +49,8 @@ def place_ions(mol: Any) -> None:
         conformer.SetAtomPosition(ion, [float(side), float(y), 0.0])
 
 
-def _shortest_bond(mol: Any) -> float:
+def shortest_bond(mol: Any) -> float:
+    """Return the length of the shortest bond as drawn."""
     positions = mol.GetConformer().GetPositions()
     begins = [bond.GetBeginAtomIdx() for bond in mol.GetBonds()]
     ends = [bond.GetEndAtomIdx() for bond in mol.GetBonds()]

@@ -268,7 +268,7 @@ def _map_core(reactants: str, product: str, aside: frozenset[str]) -> AtomMap | 
 @cache
 def families() -> dict[str, str]:
     """Return the kinds of steps that are told apart, each with a word for it; "ring" stands for all that close one."""
-    names = dict.fromkeys(["ring", *(rule.family for rule in _rules())])
+    names = dict.fromkeys(["ring", *(rule.family for rule in load_rules())])
     return {name: f"{name[0].upper()}{name[1:]}" for name in names}
 
 
@@ -401,7 +401,7 @@ def _numbered_bonds(pattern: Any) -> list[tuple[int, int]]:
 @cache
 def _rules_that_bind(make_bonds: bool) -> tuple[Rule, ...]:
     """Return the rules that number bonds of the product, or those that do not."""
-    return tuple(rule for rule in _rules() if bool(_numbered_bonds(rule.product)) == make_bonds)
+    return tuple(rule for rule in load_rules() if bool(_numbered_bonds(rule.product)) == make_bonds)
 
 
 @lru_cache(maxsize=4000)
@@ -436,7 +436,8 @@ def _closed_rings() -> list[list[str]]:
 
 
 @cache
-def _rules() -> tuple[Rule, ...]:
+def load_rules() -> tuple[Rule, ...]:
+    """Return the rules of all reaction classes, those of the lab first."""
     rules = []
     of_lab = read_lab_table("classes", range(5, 7), lambda row: check_smarts(row[3], *row[4].split(" + ")))
     for family, name, sentence, product, reactants, *reagents in (

@@ -33,7 +33,7 @@ def speculative_beam_search(*, width: int, max_len: int, drafts: Callable[[Prefi
         scored = dict(zip(request, (yield request), strict=True))
         candidates = [hyp for hyp in beam if not _is_unfinished(hyp, max_len)]
         for hyp in live:
-            candidates += _expand_along(hyp, _longest_accepted(lines[hyp.tokens], scored, width), scored, width)
+            candidates += expand_along(hyp, _longest_accepted(lines[hyp.tokens], scored, width), scored, width)
         candidates.sort(key=lambda hyp: (-hyp.total, hyp.tokens))
         beam = candidates[:width]
     return [finish_sequence(hyp.tokens, hyp.log_probs) for hyp in beam]
@@ -72,7 +72,7 @@ def _nucleus_tokens(scores: Scores, width: int) -> list[int]:
     return ids
 
 
-def _expand_along(hyp: Hyp, path: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Hyp]:
+def expand_along(hyp: Hyp, path: list[Prefix], scored: dict[Prefix, Scores], width: int) -> list[Hyp]:
     """Return the candidates of all accepted positions: the best `width` next tokens of each, except the draft's own.
 
     The draft's token leads to the next position instead. With 10 accepted tokens and a width of 2 there are 10 + 2

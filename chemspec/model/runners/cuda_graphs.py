@@ -287,7 +287,7 @@ class GraphBackend(TorchBackend):
         total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 1 << 30
         self.idle_bytes = idle_bytes or int(IDLE_SHARE * total)
         # No lock: sessions release arenas when garbage-collected, which may happen anywhere, also in `acquire`.
-        self._idle: deque[Arena] = deque()  # most recently used last
+        self.idle_arenas: deque[Arena] = deque()  # most recently used last
 
     def _synchronize(self) -> None:
         if self.device.type == "cuda":
@@ -330,20 +330,20 @@ class GraphBackend(TorchBackend):
     @torch.inference_mode()
     def acquire(self, shape: Shape) -> Arena:
         """Return an arena of this shape, an idle one if possible; what earlier sessions have left is not read."""
-        for arena in reversed(tuple(self._idle)):
+        for arena in reversed(tuple(self.idle_arenas)):
             if arena.shape == shape:
                 with suppress(ValueError, IndexError):  # another thread was quicker
-                    self._idle.remove(arena)
+                    self.idle_arenas.remove(arena)
                     return arena
         return Arena(self.decoder, shape)
 
     def release_arenas(self, arenas: list[Arena]) -> None:
         """Keep arenas for later sessions, and free the least recently used ones above `idle_bytes`."""
-        self._idle.extend(arenas)
-        total = sum(arena.bytes for arena in list(self._idle))
+        self.idle_arenas.extend(arenas)
+        total = sum(arena.bytes for arena in list(self.idle_arenas))
         while total > self.idle_bytes:
             try:
-                total -= self._idle.popleft().bytes
+                total -= self.idle_arenas.popleft().bytes
             except IndexError:  # another thread was quicker
                 return
 

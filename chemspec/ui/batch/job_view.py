@@ -233,7 +233,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
                 "best": molecule_cell(job.task, str(best["smiles"]), 205) if best else None,
-                "probability": _percent(best),
+                "probability": format_share(best),
                 "status": ": ".join(filter(None, status)),
                 **{f"own_{position}": cells[position][:200] for position in others},
                 "text": row["query"][:1000],
@@ -259,7 +259,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         nav.open_page("predict", task=job.task, smi=answers[picked[0]]["query"][:2000])
 
 
-def _percent(cells: dict[str, Any]) -> str | None:
+def format_share(cells: dict[str, Any]) -> str | None:
     """Return the probability of an answer in words; None if there is none."""
     probability = cells.get("probability", "")
     return None if probability == "" else format_percent(probability)

@@ -39,7 +39,7 @@ def require_login() -> None:
         else:
             st.error("A login is required, but no provider is set up: the server's administrator must add `[auth]`.")
         st.stop()
-    if allowed not in ANYBODY and not _is_allowed(user, allowed):
+    if allowed not in ANYBODY and not is_allowed(user, allowed):
         st.title("chemspec", anchor=False)
         name = escaping.plain_text(str(user.get("email") or "this account"))
         st.error(f"This server is not open to {name}.")
@@ -83,7 +83,7 @@ def _has_provider() -> bool:
         return False
 
 
-def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
+def is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
     """Whether a verified e-mail address, or its domain, is on the list of allowed ones."""
     email = str(user.get("email") or "").lower()
     verified = str(user.get("email_verified")).lower() == "true"  # some providers send it as a text

@@ -43,14 +43,16 @@ def run_app_shell(folder: Path) -> None:
         for number, (name, title) in enumerate(PAGES)
     ]
     for depth in DEPTHS:
-        pages.append(st.Page(partial(_open_depth, depth), title="How it works", url_path=depth, visibility="hidden"))
+        pages.append(
+            st.Page(partial(open_learn_depth, depth), title="How it works", url_path=depth, visibility="hidden")
+        )
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
     st.logo(str(assets_folder() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
     with st.container(key="shell"):  # theme.css hides it
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.require_login()
-    if notices := _unseen_notices():  # before models are loaded, which would give it to the log
+    if notices := unseen_notices():  # before models are loaded, which would give it to the log
         st.toast(escaping.plain_text(notices.pop()), icon="ℹ️", duration="infinite")
     queued_engine.warm_up_models()
     st.session_state[_INSIDE] = True
@@ -61,7 +63,7 @@ def run_app_shell(folder: Path) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def _unseen_notices() -> list[str]:
+def unseen_notices() -> list[str]:
     """Return what the first visitor is shown once: that a GPU of this machine is not used, and the remedy."""
     return [notice] if (notice := gpu.first_gpu_notice()) else []
 
@@ -76,7 +78,7 @@ def run_page(body: Callable[[], None]) -> None:
         run_app_shell(main.parent)
 
 
-def _open_depth(name: str) -> None:
+def open_learn_depth(name: str) -> None:
     """Open a depth of How it works with the rest of the address."""
     query = {key: [*st.query_params.get_all(key)] for key in st.query_params}
     open_page("learn", **query | {"depth": [name]})

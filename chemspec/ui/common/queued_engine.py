@@ -145,7 +145,7 @@ def decode_query(
     """
     say = report or (lambda _: None)
     last = time.monotonic()
-    with hold_turn(waiting=_position_report(waiting or say)):
+    with hold_turn(waiting=position_report(waiting or say)):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -157,7 +157,7 @@ def decode_query(
     raise RuntimeError("the engine returned nothing")
 
 
-def _position_report(report: Report) -> Callable[[int], None]:
+def position_report(report: Report) -> Callable[[int], None]:
     """Return what to call with the position in the queue: reports a new one, the more rarely the longer the queue."""
     shown, at = -1, float("-inf")
 

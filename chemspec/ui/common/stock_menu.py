@@ -20,7 +20,7 @@ from chemspec.system.lab_files import lab_files, lab_folder
 from chemspec.ui.common import escaping
 from chemspec.ui.common.login import is_local_only
 
-_LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
+_LISTS, OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
 
 
@@ -33,20 +33,21 @@ class OwnList(NamedTuple):
 
 
 @st.cache_resource(show_spinner=False)
-def _load_stock(stamped: tuple[tuple[str, tuple[int, int]], ...]) -> Stock:
+def cached_stock(stamped: tuple[tuple[str, tuple[int, int]], ...]) -> Stock:
+    """Load lists once for all sessions, until their files change."""
     return lists.load_usable_stock([name for name, _ in stamped])
 
 
 def stock_of_lists(names: tuple[str, ...]) -> Stock:
     """Return the lists of these names, read again only after a change of one of them."""
-    return _load_stock(lists.list_stamps(names)) if names else Stock({})
+    return cached_stock(lists.list_stamps(names)) if names else Stock({})
 
 
 def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
     """Return the names of the lists that the visitor chose, and the visitor's own list."""
     there = {*lists.CHOICES, *lab_files("stock")}  # a list may have been removed meanwhile
     names = tuple(name for name in st.session_state.get(_LISTS, lists.default_lists()) if name in there)
-    return names if set(names) - {lists.INTERMEDIATES} else (), st.session_state.get(_OWN)
+    return names if set(names) - {lists.INTERMEDIATES} else (), st.session_state.get(OWN)
 
 
 def choose_lists(names: Sequence[str]) -> list[str]:
@@ -90,7 +91,7 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
             type=["csv", "tsv", "xlsx", "sdf", "smi", "txt", "gz"],
             max_upload_size=uploads.MAX_STOCK_MB,
             key="stock_file",
-            on_change=_read_uploaded_list,
+            on_change=read_uploaded_list,
         )
         st.caption(
             "One molecule per line: SMILES, name or InChIKey. A table has a header; price, currency, amount, supplier "
@@ -117,7 +118,7 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
 def _keep_uploaded_list() -> None:
     """Move the uploaded list to the lab's folder, where it is a list like others."""
     state, file = st.session_state, st.session_state.get("stock_file")
-    uploaded: OwnList | None = state.get(_OWN)
+    uploaded: OwnList | None = state.get(OWN)
     if not (state.get("stock_keep") and file is not None and uploaded and is_local_only()):
         return
     try:
@@ -126,7 +127,7 @@ def _keep_uploaded_list() -> None:
         state.stock_fault = f"{uploaded.name} cannot be kept: {error.strerror or error}"
         return
     state[_LISTS] = [*dict.fromkeys([*state.get(_LISTS, lists.default_lists()), name])]
-    del state[_OWN]
+    del state[OWN]
 
 
 def keep_list(raw: bytes, name: str) -> str:
@@ -149,11 +150,12 @@ def _show_own_list(uploaded: OwnList) -> None:
     if faults:
         st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in faults))
     if st.button("Remove this list", key="stock_forget"):
-        del st.session_state[_OWN]
+        del st.session_state[OWN]
         st.rerun()
 
 
-def _read_uploaded_list() -> None:
+def read_uploaded_list() -> None:
+    """Put an uploaded list into the session."""
     state = st.session_state
     file: Any = state.get("stock_file")
     state.stock_fault = ""
@@ -162,7 +164,7 @@ def _read_uploaded_list() -> None:
     name = file.name[-60:].replace("/", "_")
     try:
         with st.spinner("Reading the list …"):
-            state[_OWN] = read_own_list(file.getvalue(), name)
+            state[OWN] = read_own_list(file.getvalue(), name)
         _keep_uploaded_list()
     except ValueError as error:
         state.stock_fault = str(error) if name in str(error) else f"{name}: {error}"

@@ -47,7 +47,7 @@ class UploadLimits:
 
     def __init__(self, app: ASGIApp, refused: Callable[[str], None]) -> None:
         self._app, self._refused = app, refused
-        self._coming: set[_Upload] = set()
+        self.coming: set[_Upload] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -60,7 +60,7 @@ class UploadLimits:
         async def receive_within_limits() -> Message:
             message = await self._receive_part(upload, receive)
             upload.size += len(message.get("body", b""))
-            if not upload.problem and self._bytes_held() > ALL_BYTES:
+            if not upload.problem and self.bytes_held() > ALL_BYTES:
                 upload.problem = FULL
             return {"type": "http.disconnect"} if upload.problem else message
 
@@ -72,14 +72,14 @@ class UploadLimits:
 
         upload.problem = self._problem(upload, file, Headers(scope=scope))
         if not upload.problem:
-            self._coming.add(upload)
+            self.coming.add(upload)
             try:
                 await self._app(scope, receive_within_limits, send_unless_refused)
             except Exception:
                 if not upload.problem:  # else it is about the disconnection
                     raise
             finally:
-                self._coming.discard(upload)
+                self.coming.discard(upload)
         if upload.problem and not answered:
             self._refused("upload")
             status, message = upload.problem
@@ -98,17 +98,17 @@ class UploadLimits:
         if not login.may_upload(upload.session):
             return 401, "log in first"
         others = set(uploaded_files().get(upload.session, ())) - {file}
-        if len(others) + sum(other.session == upload.session for other in self._coming) >= VISIT_FILES:
+        if len(others) + sum(other.session == upload.session for other in self.coming) >= VISIT_FILES:
             return 413, f"{VISIT_FILES} files are stored already; remove one, or reload the page"
         size = headers.get("content-length", "")
-        if self._bytes_held() + (int(size) if size.isdigit() else 0) > ALL_BYTES:
+        if self.bytes_held() + (int(size) if size.isdigit() else 0) > ALL_BYTES:
             return FULL
         return None
 
-    def _bytes_held(self) -> int:
+    def bytes_held(self) -> int:
         """Return the bytes of all files, stored and arriving."""
         stored = (len(each.data) for files in uploaded_files().values() for each in files.values())
-        return sum(stored) + sum(upload.size for upload in self._coming)
+        return sum(stored) + sum(upload.size for upload in self.coming)
 
 
 class SocketLimits:
@@ -120,7 +120,7 @@ class SocketLimits:
     def __init__(self, app: ASGIApp, refused: Callable[[str], None], most: int) -> None:
         """Wrap an application; `most` is the number of WebSockets of one address."""
         self._app, self._refused, self._most = app, refused, most
-        self._open: Counter[str] = Counter()
+        self.open_sockets: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a WebSocket, or pass it on."""
@@ -128,18 +128,18 @@ class SocketLimits:
             await self._app(scope, receive, send)
             return
         address = str((scope.get("client") or ("",))[0])
-        if self._open[address] >= self._most:
+        if self.open_sockets[address] >= self._most:
             self._refused("websockets")
             await WebSocketClose(1013)(scope, receive, send)
             return
         protocols = Headers(scope=scope).get("sec-websocket-protocol", "").split(",")
         returns = len(protocols) > 2 and bool(protocols[2].strip())  # to a session, in which it may have no news
-        self._open[address] += 1
+        self.open_sockets[address] += 1
         try:
             await self._app(scope, receive if returns else self._with_first_message(receive, send), send)
         finally:
-            self._open[address] -= 1
-            self._open += Counter()  # drops addresses without any
+            self.open_sockets[address] -= 1
+            self.open_sockets += Counter()  # drops addresses without any
 
     def _with_first_message(self, receive: Receive, send: Send) -> Receive:
         """Return a `receive` that closes the WebSocket if its first message does not come in time."""
@@ -221,11 +221,12 @@ class SecurityHeaders:
 def hide_log_messages() -> None:
     """Log only type and location of unexpected errors; their messages may quote a visitor's query."""
     logger = logging.getLogger("streamlit.error_util")
-    if _strip_messages not in logger.filters:
-        logger.addFilter(_strip_messages)
+    if strip_messages not in logger.filters:
+        logger.addFilter(strip_messages)
 
 
-def _strip_messages(record: logging.LogRecord) -> bool:
+def strip_messages(record: logging.LogRecord) -> bool:
+    """Take what visitors entered out of a log record; keeps every record."""
     if record.exc_info and (error := record.exc_info[1]) is not None:
         record.msg, record.args = "Uncaught %s", (describe_error(error),)
         record.exc_info, record.exc_text = None, None

@@ -22,7 +22,7 @@ class Previews:
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._newest: dict[str, int] = {}  # newest request of each session
+        self.newest: dict[str, int] = {}  # newest request of each session
         self._turn: anyio.CapacityLimiter | None = None  # made in the server's event loop
 
     async def answer(self, request: Request) -> Response:
@@ -33,15 +33,15 @@ class Previews:
         session = str(values.get("session", ""))
         if not login.is_visitor(session):
             return Response(status_code=403)
-        number = self._newest[session] = next(self._numbers)
-        while len(self._newest) > MAX_SESSIONS:
-            self._newest.pop(next(iter(self._newest)))
+        number = self.newest[session] = next(self._numbers)
+        while len(self.newest) > MAX_SESSIONS:
+            self.newest.pop(next(iter(self.newest)))
         self._turn = self._turn or anyio.CapacityLimiter(1)
         html = await anyio.to_thread.run_sync(self._make, session, number, values, limiter=self._turn)
         return JSONResponse({"html": html}) if html else Response(status_code=204)
 
     def _make(self, session: str, number: int, values: Mapping[str, Any]) -> str:
-        if self._newest.get(session) != number:
+        if self.newest.get(session) != number:
             return ""
         from chemspec.ui.common import preview  # here, so that the server is there before all of it is imported
 

@@ -130,9 +130,9 @@ def show_answers(
         st.info(f"A patent records answer {rank} for this very query.")
     query_view.show_guide_effect(result, question.smiles)
     for choice in find_selectivity(question.smiles, cards):
-        _show_selectivity(choice)
+        show_selectivity(choice)
     recorded = recorded_rank(shown) or 1
-    fold = len(shown) > 1 and recorded == 1 and not question.expected and _are_noise(shown)
+    fold = len(shown) > 1 and recorded == 1 and not question.expected and are_noise(shown)
     with card_container(str(shown[0].rank)) if shown else nullcontext():
         if shown:
             show_card(question, shown[0], cards, picture, wide=True)
@@ -148,7 +148,7 @@ def show_answers(
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
 
 
-def _are_noise(shown: Sequence[Suggestion]) -> bool:
+def are_noise(shown: Sequence[Suggestion]) -> bool:
     """Return whether all cards but the first are too improbable to look at, and none is sounder than the first."""
     first, *others = shown
     if first.problems and any(len(card.problems) < len(first.problems) for card in others):
@@ -198,7 +198,7 @@ def _show_next_step(question: Question, shown: Sequence[Suggestion]) -> None:
     st.button(words, key="predict_next_step", on_click=query_panel.submit_text, args=(flask, "forward"))
 
 
-def _show_selectivity(choice: Selectivity) -> None:
+def show_selectivity(choice: Selectivity) -> None:
     """Draw a reactant with its percentages at the atoms that compete for the new bond."""
     sites = choice.shown
     drawing = Depiction(

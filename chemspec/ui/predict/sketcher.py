@@ -22,7 +22,7 @@ def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
     """
     # The canvas puts a text on itself once for each `push`, and unless it has reported a later edit than `seen`.
     options = {"smiles": kekulized(smiles), "push": f"of {smiles}", "seen": 0, "height": height}
-    drawn = _drawing(_sketcher_component(web_files.vendor_dir())(**options, key=key, default=None))
+    drawn = parse_drawing(_sketcher_component(web_files.vendor_dir())(**options, key=key, default=None))
     if drawn is None or canonical_sides(drawn) == canonical_sides(smiles):
         return smiles
     return canonical_sides(drawn)
@@ -34,7 +34,8 @@ def _sketcher_component(home: Path) -> Any:
     return components.declare_component("sketcher", path=home / "ketcher")
 
 
-def _drawing(report: Any) -> str | None:
+def parse_drawing(report: Any) -> str | None:
+    """Return the SMILES of what the sketcher reports, None where it reports nothing usable."""
     match report:
         case {"smiles": str(drawn), "edit": int()} if len(drawn) <= MAX_CHARS:
             return drawn.partition(" ")[0]  # what follows a blank is an extension: CXSMILES

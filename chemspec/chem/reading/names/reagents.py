@@ -63,7 +63,7 @@ def find_by_name(name: str) -> tuple[str, str] | None:
 
     None, too, if it means several molecules, see `find_isomers`; a mixture of isomers is read as one of them.
     """
-    if several := _load_isomers().get(_normalise(name)):
+    if several := load_isomers().get(normalise(name)):
         return find_by_name(several[1]) if several[1] else None
     if (entry := find_by_hand(name)) is not None:
         return entry
@@ -75,7 +75,7 @@ def find_by_name(name: str) -> tuple[str, str] | None:
 
 def find_isomers(name: str) -> tuple[str, ...]:
     """Return the names of the molecules that a name means if it means several: cresol, nitrotoluene."""
-    if several := _load_isomers().get(_normalise(name)):
+    if several := load_isomers().get(normalise(name)):
         return several[0]
     if not name[:1].isalpha() or find_by_name(name):
         return ()
@@ -92,11 +92,12 @@ def find_isomers(name: str) -> tuple[str, ...]:
 
 def name_of(smiles: str) -> str:
     """Return the name of a molecule by canonical SMILES from tables or list; empty if it has none."""
-    return _names_by_smiles().get(smiles) or name_in_list(smiles)
+    return names_by_smiles().get(smiles) or name_in_list(smiles)
 
 
 @cache
-def _names_by_smiles() -> dict[str, str]:
+def names_by_smiles() -> dict[str, str]:
+    """Return the full name of each canonical SMILES of the tables."""
     entries = (*_load_tables().values(), *lab_names.lab_names().values())
     return {canonical(smiles) or smiles: full for smiles, full in entries}
 
@@ -106,16 +107,16 @@ def _load_tables() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
     for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE)):
         full, *others = names.split(" | ")
-        for key in (_normalise, _bare):
+        for key in (normalise, _bare):
             table |= {key(name): (smiles, full) for name in (full, *others)}
     return table
 
 
 @cache
-def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
+def load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
     """Return the isomers that a name means, and the one that a mixture is read as, by normalised name."""
     return {
-        _normalise(name): (tuple(isomers.split(" | ")), "".join(read_as))
+        normalise(name): (tuple(isomers.split(" | ")), "".join(read_as))
         for names, isomers, *read_as in read_asset_table(TABLE.with_name("isomers.tsv"))
         for name in names.split(" | ")
     }
@@ -123,14 +124,15 @@ def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
 
 def find_by_hand(name: str) -> tuple[str, str] | None:
     """Return the entry of a name in the hand-written tables, as it is written if possible: COCl2 is not CoCl2."""
-    return _load_tables().get(_bare(name)) or _load_tables().get(_normalise(name))
+    return _load_tables().get(_bare(name)) or _load_tables().get(normalise(name))
 
 
 def _bare(name: str) -> str:
     return re.sub(r"[\s\u2010\u2011\u2013-]+", "", name)
 
 
-def _normalise(name: str) -> str:
+def normalise(name: str) -> str:
+    """Return the key of a name in the tables: a formula as it is, anything else without case."""
     bare = _bare(name)
     return _is_formula(bare) or bare.casefold()
 

@@ -56,7 +56,7 @@ def read_short_names() -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _name_table() -> tuple[tuple[str, Counter[str]], ...]:
+def name_table() -> tuple[tuple[str, Counter[str]], ...]:
     """Return printed names with their canonical components, those with most components first."""
     table = [(name, smiles or (reagents.find_by_name(name) or ("?",))[0]) for name, smiles in read_short_names()]
     pairs = [(with_subscripts(name), Counter(chem.canonical_parts(smiles) or ("?",))) for name, smiles in table]
@@ -66,13 +66,13 @@ def _name_table() -> tuple[tuple[str, Counter[str]], ...]:
 def _candidates(parts: Collection[str]) -> Iterator[tuple[str, Counter[str]]]:
     """Yield the entries of the table of names with any of these components, in its order."""
     numbers = {number for part in parts for number in _numbers_of_entries().get(part, ())}
-    yield from map(_name_table().__getitem__, sorted(numbers))
+    yield from map(name_table().__getitem__, sorted(numbers))
 
 
 @cache
 def _numbers_of_entries() -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
-    for number, (_, needed) in enumerate(_name_table()):
+    for number, (_, needed) in enumerate(name_table()):
         for part in needed:
             numbers.setdefault(part, []).append(number)
     return numbers

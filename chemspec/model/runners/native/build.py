@@ -20,7 +20,7 @@ SUITABLE, MATRIX_UNIT = 1, 2  # bits of `chemspec_processor`
 
 def load_kernel() -> ctypes.CDLL:
     """Return the kernel; raises NoKernelError if it is not available now, see `compiled.load_library`."""
-    library = _prebuilt_kernel()
+    library = load_prebuilt_kernel()
     if library is None:
         if compiled.may_wait() or compiled.is_cached(SOURCE, *FLAGS):
             return compile_kernel()
@@ -38,7 +38,8 @@ def compile_kernel() -> ctypes.CDLL:
     return compiled.load_library(SOURCE, *FLAGS)
 
 
-def _prebuilt_kernel() -> ctypes.CDLL | None:
+def load_prebuilt_kernel() -> ctypes.CDLL | None:
+    """Load the shipped kernel that suits this processor, if there is one."""
     return prebuilt.load(SOURCE, PORTABLE_FLAGS, suits=lambda library: bool(library.chemspec_processor() & SUITABLE))
 
 
