@@ -9,6 +9,18 @@ from chemspec.chem.checks.flask_check import check_flask
 
 # Flask, product, a piece of the sentence; then what changes the flask so that nothing is said of it.
 LAWS = [
+    ("CCOC(=O)c1ccccc1.NCCc1ccccc1.ClCCl", "O=C(NCCc1ccccc1)c1ccccc1", "a plain ester and an amine", "C[Al](C)C"),
+    ("CCOC(C)=O.CCCCN.CCO", "CCCCNC(C)=O", "an acetate that is a solvent", "[H-].[Na+]"),
+    ("CCCCCCl.CCO.CCN(CC)CC", "CCCCC[N+](CC)(CC)CC", "such a hindered amine", "[I-].[K+]"),
+    ("CN1CCCCC1.CC(=O)OC(C)=O", "CC(=O)N1CCCCC1", "an amine without N-H", "[Pd]"),
+    ("CCCCCCF.OCc1ccccc1.[H-].[Na+]", "CCCCCCOCc1ccccc1", "an alkyl fluoride", "[Al](Cl)(Cl)Cl"),
+    ("N#Cc1ccccc1.NCCCC.CCO", "CCCCNC(=N)c1ccccc1", "an amine adds to such a nitrile", "C[Al](C)Cl"),
+    ("BrC12CC3CC(CC(C3)C1)C2.[N-]=[N+]=[N-].[Na+]", "[N-]=[N+]=NC12CC3CC(CC(C3)C1)C2", "where rings meet", "[Ag+]"),
+    ("BrC1CCCCC1.CC(C)(C)[O-].[K+]", "CC(C)(C)OC1CCCCC1", "tert-butoxide takes hydrogen halide", ""),
+    ("Fc1ccccc1.C#CCCC.[Cu]I.[Pd].CCN(CC)CC", "CCCC#Cc1ccccc1", "an aryl fluoride does not take part", ""),
+    ("C=CCOc1ccccc1Br.CCCC[SnH](CCCC)CCCC", "C=CCOc1ccccc1[Sn](CCCC)(CCCC)CCCC", "tin hydride takes", "[Pd]"),
+    ("CCCC(C)=O.NNc1ccccc1.CC(=O)O", "CCCc1cc2ccccc2[nH]1", "more substituted carbon atom of the ketone", ""),
+    ("CN(C)c1ccccc1.CN(C)C=O.O=P(Cl)(Cl)Cl", "CN(C)c1ccccc1C=O", "para to the dialkylamino group", ""),
     ("C=C(Br)C.C1CCNCC1.CC#N", "C=C(C)N1CCCCC1", "a vinyl halide", "[Pd].O=C([O-])[O-].[Cs+].[Cs+]"),
     ("CC#CCO.Ic1ccccc1.[Pd].CCN(CC)CC", "OCCC#Cc1ccccc1", "a triple bond does not move", "[H-].[Na+]"),
     ("C=CC(=O)OCC.O=C(OO)c1cccc(Cl)c1", "CCOC(=O)C1CO1", "does not epoxidise", "OO.[Na+].[OH-]"),

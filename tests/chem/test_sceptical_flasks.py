@@ -13,7 +13,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 TABLE = ROOT / "tests" / "data" / "sceptical_flasks.tsv"
 ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()]
-MISSED = {"17": 4}  # by round, wrong answers above 50 % without a word; of the others at most two
+MAX_MISSED = 2  # of a round, wrong answers above 50 % without a word
 
 
 @pytest.mark.parametrize("number", every(3, sorted({row[0] for row in ROWS})))  # all of them take 10 s
@@ -28,4 +28,4 @@ def test_wrong_answers_are_marked_and_right_ones_are_not(number: str) -> None:
         problems = review_result("forward", result, StepChecker(None)).suggestions[0].problems
         assert bool(problems) == (verdict in ("marked", "alarm")), (typed, answer, problems)
     verdicts = [row[0] for row in rows]
-    assert verdicts.count("missed") <= MISSED.get(number, 2) and verdicts.count("alarm") <= 2
+    assert verdicts.count("missed") <= MAX_MISSED and verdicts.count("alarm") <= 2

@@ -42,6 +42,7 @@ _NEUTRAL = frozenset(
     (
         *("Functional group change", "No known class", "Ring closure", "Elimination", "Amide formation"),
         *("Imine, oxime or hydrazone formation", "Ketone from a Weinreb amide", "N-Alkylation", "S-Alkylation"),
+        *("C-Acylation", "Claisen condensation", "Epoxide opening", "Aziridine opening", "Ester formation"),
     )
 )
 _HYDROGENATION_CATALYSTS = "[C;D0;H0].[Pd,Pt,Rh] [OH-].[Pd+2] O=[Pt]"  # palladium on carbon, Pearlman's and Adams's

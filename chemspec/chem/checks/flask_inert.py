@@ -46,6 +46,7 @@ _IODINE_OXIDANTS = (
 
 _ELECTROPHILIC = ("Halogenation", "Nitration", "Sulfonation", "Friedel-Crafts acylation", "Formylation")
 _DIRECTING = "[OX2;!$(O-C=O);!$(O-S=O);!$(O-c:[!c]);!$(O-C(F)F)](-c) [NX3;H1;!$(N-S)](-c)-C=O"
+_DIALKYLAMINO = "[NX3;+0;H0;$(N(-[CX4])-[CX4])](-c)"
 _AMINO = "[NX3;+0;!$(N-C=[O,S,N]);!$(N-[N,O,S])](-c)"  # strong acids protonate it
 _PROTONATING = "[SX4](=O)(=O)[OH] [N+](=O)([O-])[OH] [Al,Sb,Ti] [Cl+3] OC(=O)C(F)(F)F"
 _METALLATED = "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6] [Pd,Rh,Ir,Ru,Ni,Tl,Hg,Cu] [Pd+2] [N+]#N [Li,Mg,Na;+0] \
@@ -54,6 +55,27 @@ N=[O] B"
 _NITRILE = "[CX2;!$(C-[!#6]);!$(C-[CX4](~[F,Cl])~[F,Cl]);!$(C-c:[n,o,s]);!$(C-C=[O,N]);!$(C-C#N)]#N"
 _ALCOHOL = "[OX2;H1]-[#6;!$(C=O)]"
 _ADDING = f"{_STRONG_BASES} {_ACTIVATORS} [F,Cl,Br,I;D0;H1] [SX4](=O)(=O)[OH] [O-]-[CX4] [Si]-[Cl,Br,I] C(=O)Cl"
+
+_DEALKYLATING = (
+    "[OX2]-[CX3](=O)-Cl N#CBr [CX3](=O)(-Cl)-Cl [Pd,Ru,Rh,Ir,Cu,Fe,Ni] c-S C[Si]I [O-][n+] [OX2][OX2] [N;v5]"
+)
+_TERTIARY_AMINE = "[NX3;+0](-[CX4])(-[CX4])-[CX4]"
+_ETHYL_AMINE = "[NX3;+0](-[CH2,CH1]-[CH3])(-[CH2,CH1]-[CH3])-[CX4]"
+_ALKYL_CHLORIDE = "[CX4;!$(C-[#6;!X4]);!$(C-[!#6;!Cl])]-Cl"
+_IODIDES = "[I-] [I;D1]-[Na,K] [Ag] [Ag+]"
+# Esters that nothing activates, and the amines that they do not take by themselves.
+_PLAIN_ESTER = (
+    "[CX3;$(C-[CX4;!$(C-[!#6]);!$(C-[#6;!X4]);!r3;!r4]),$(C-c1[c][c][c][c][c]1),$([CX3]-[CH3])](=O)-[OX2]-"
+    "[CX4;!$(C-[!#6;!$(O-C=O)]);!$(C-C-[!#6])]"
+)
+_ACETATE = "[CX3](-[CH3])(=O)-O-[#6;R0;$([CH3]),$([CH2]-[CH3]),$([CH](-[CH3])-[CH3])]"
+_ALKYL_AMINE = "[NX3;H1,H2;+0;!$(N-[!#6]);!$(N-[#6;!X4])]"
+_ACYLATING = (
+    f"{_STRONG_BASES} [Al,Ti,Zr,Sn,Zn,Mg,La,Sc,Fe,Hf,Nb] [Al+3] [Zn+2] [N-] [NX2]=[CX3;R]-[NX3;R] [C-]#N B n-[OH]"
+)
+_COOL = "ClCCl ClC(Cl)Cl CCOCC C1CCOC1"
+_DEFLUORINATING = "[SX4](=O)(=O)[OH] OC(=O)C(F)(F)F [B,Al,Fe,Ti,La,Yb,Sm,In,Zn] [Al+3] [Si] [F,Cl,Br,I;D0;H1] [Li]-N"
+_FLUORIDE = "[CX4;!$(C(-F)-[F,O,N,S]);!$(C-c);!$(C-C=[O,C])]-F"
 
 
 def matches_at(mol: Any, smarts: str, atom: int) -> bool:
@@ -180,19 +202,73 @@ def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) ->
                 continue  # ortho and para are taken
             if all((ring.index(atom) - donor) % 6 in (2, 4) for donor in donors):
                 yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
+            crowded = [donor for donor in donors if matches_at(right, _DIALKYLAMINO, _outside(right, ring, donor))]
+            if any((ring.index(atom) - donor) % 6 in (1, 5) and (donor + 3) % 6 in free for donor in crowded):
+                yield "the new group goes para to the dialkylamino group where that place is free, not ortho"
+
+
+def _outside(mol: Any, ring: Sequence[int], member: int) -> int:
+    """Return the nitrogen atom that a member of a ring bears; -1 if there is none."""
+    near = mol.GetAtomWithIdx(ring[member]).GetNeighbors()
+    return next((k.GetIdx() for k in near if k.GetIdx() not in ring and k.GetSymbol() == "N"), -1)
+
+
+def _ends_before(step: Strategy) -> Iterator[tuple[int, int]]:
+    """Yield the new bonds as atoms of the reactants, both ways round."""
+    for pair in step.made:
+        first, second = (step.origin[atom] for atom in pair)
+        if min(first, second) >= 0:
+            yield first, second
+            yield second, first
+
+
+def _tertiary_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    """Yield where a tertiary amine would lose an alkyl group to an acyl group, or triethylamine take one up."""
+    after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
+    for nitrogen, carbon in _ends_before(step):
+        if matches_at(left, _TERTIARY_AMINE, nitrogen) and not holds(whole, _DEALKYLATING):
+            here = right.GetAtomWithIdx(after[nitrogen])
+            if here.GetFormalCharge() == 0 and matches_at(right, "[$([CX3]=O),$(S(=O)=O)]", after[carbon]):
+                yield "an amine without N-H does not lose an alkyl group to such a reagent"
+        hindered = matches_at(left, _ETHYL_AMINE, nitrogen) and matches_at(left, _ALKYL_CHLORIDE, carbon)
+        if hindered and not holds(whole, _IODIDES) and right.GetAtomWithIdx(after[nitrogen]).GetFormalCharge():
+            yield "an alkyl chloride that nothing activates does not alkylate such a hindered amine"
+
+
+def _plain_esters(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where an amine would take an ester that needs heat or a catalyst, in a solvent that cannot be heated."""
+    if "Amide formation" not in step.name or holds(whole, _ACYLATING):
+        return
+    for carbonyl, nitrogen in _ends_before(step):
+        if not (matches_at(left, _PLAIN_ESTER, carbonyl) and matches_at(left, _ALKYL_AMINE, nitrogen)):
+            continue
+        if matches_at(left, _ACETATE, carbonyl):
+            yield "an acetate that is a solvent does not acylate an amine without a strong base"
+        elif any(part in _COOL.split() for part in whole):
+            yield "a plain ester and an amine need heat, a strong base or a Lewis acid"
+
+
+def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where fluoride would leave a saturated carbon atom in a substitution."""
+    if holds(whole, _DEFLUORINATING):
+        return
+    made = dict(_ends_before(step))
+    for carbon, fluorine in left.GetSubstructMatches(fixed_pattern(_FLUORIDE)):
+        if carbon in made and fluorine not in step.origin and left.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOS":
+            yield "an alkyl fluoride does not take part in a substitution"
 
 
 def _nitriles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    """Yield where an alcohol would add to a nitrile that nothing activates."""
-    if step.name != "C–O bond formation" or holds(whole, _ADDING):
+    """Yield where an alcohol or an amine would add to a nitrile that nothing activates."""
+    if step.name not in ("C–O bond formation", "Amidine or guanidine formation") or holds(whole, _ADDING):
         return
-    for pair in step.made:
-        ends = [step.origin[atom] for atom in pair]
-        if any(
-            min(ends) >= 0 and matches_at(left, _NITRILE, carbon) and matches_at(left, _ALCOHOL, oxygen)
-            for carbon, oxygen in (ends, ends[::-1])
-        ):
+    for carbon, other in _ends_before(step):
+        if not matches_at(left, _NITRILE, carbon):
+            continue
+        if matches_at(left, _ALCOHOL, other):
             yield "an alcohol adds to such a nitrile with acid or alkoxide only"
+        elif matches_at(left, _ALKYL_AMINE, other) and not holds(whole, "[S;D0] [SX2;!H0] [S-] P=S"):
+            yield "an amine adds to such a nitrile with a Lewis acid, copper or a strong base only"
 
 
 INERT_GROUPS = (
@@ -206,4 +282,7 @@ INERT_GROUPS = (
     _stabilised_ylides,
     _benzylic_carbons,
     _nitriles,
+    _tertiary_amines,
+    _plain_esters,
+    _alkyl_fluorides,
 )

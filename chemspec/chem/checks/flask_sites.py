@@ -39,6 +39,9 @@ _TERTIARY = (
 # What takes a tertiary halide along another path: acids, silver, metals and radicals.
 _CATIONS = "[Ag] [Ag+] [Al,Zn,Ti,Sn,Fe,Cu,Ni,Co,Pd,Ir,Ru,Mn,In,Mg,Li,B,Bi,Sb,Hg] [Zn+2] [Fe+3] [Cu+2] [H+] \
 [SX4](=O)(=O)[OH] [Cl,Br,I;D0;H1] OC(=O)C(F)(F)F [OX2][OX2] [#6]-N=N-[#6]"
+_BRIDGEHEAD = "[CX4;D4;x3;!$(C-c);!$(C-C=[C,O,N]);!$(C-[!#6;!Cl;!Br;!I])]-[Cl,Br,I]"
+_SECONDARY = "[CX4;D3;!$(C-[#6;!X4]);!$(C-[!#6;!Cl;!Br;!I])]-[Cl,Br,I]"
+_BUTOXIDE = "[OX2]-[CX4](-[CH3])(-[CH3])-[CH3]"
 _TERTIARY_ALCOHOL = "[CX4;D4;!$(C-c);!$(C-C=C);!$(C-C#C);$(C(-[#6])(-[#6])-[#6])]-[OH]"
 _AZO = "C(=O)N=NC(=O).[PX3]"
 _COPPER, _RUTHENIUM = "[Cu] [Cu+] [Cu+2]", "[Ru] [Ru+2]"
@@ -163,6 +166,13 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
     for carbon, leaving, *_ in left.GetSubstructMatches(fixed_pattern(_TERTIARY)):
         if carbon in made and leaving not in after and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a tertiary halide or sulfonate eliminates with a base or an anion"
+    for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_BRIDGEHEAD)):
+        if carbon in made and leaving not in after and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
+            yield "a halide where rings meet cannot be attacked from behind"
+    if step.name.endswith("(Williamson)"):
+        for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_SECONDARY)):
+            if carbon in made and leaving not in after and matches_at(right, _BUTOXIDE, made[carbon]):
+                yield "tert-butoxide takes hydrogen halide from a secondary halide"
 
 
 def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
@@ -222,6 +232,8 @@ def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
         other = made.get(carbon, -1)
         if other < 0 or fluorine in step.origin:
             continue
+        if holds(whole, "[Pd] [Pd+2]") and matches_at(left, "[$([CX2;H1]#[CX2]),$([CX3;H2]=[CX3])]", other):
+            yield "an aryl fluoride does not take part in such a coupling"
         if holds(whole, "[Mg;D0;+0]"):
             yield "magnesium does not insert into an aryl fluoride"
         if any(near.GetSymbol() in ("B", "Sn", "Zn") for near in left.GetAtomWithIdx(other).GetNeighbors()):
@@ -293,6 +305,30 @@ def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[st
             yield "the halogen goes to the carbon atom between two carbonyl groups"
 
 
+def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where tin hydride would put tin in the place of a halogen, which a distannane and palladium do."""
+    if holds(whole, "[Sn]-[Sn] [Pd] [Li] [Mg] [Sn]-[Cl,Br]") or not holds(whole, "[SnH]"):
+        return
+    made = {step.origin[atom] for pair in step.made for atom in pair}
+    if any(
+        carbon in made and halogen not in step.origin
+        for carbon, halogen in left.GetSubstructMatches(fixed_pattern("[#6]-[Cl,Br,I]"))
+    ):
+        yield "tin hydride takes the halogen off (to a radical, which may close a ring), and leaves no tin there"
+
+
+def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    """Yield where a methyl ketone would close through its methyl group."""
+    if not holds(whole, "c-[NX3]-[NX3;H2]"):
+        return
+    for end, _, chain, _ in right.GetSubstructMatches(fixed_pattern("[cH]c(-[CX4;!H0;!$(C-[!#6])])n")):
+        first, second = step.origin[end], step.origin[chain]
+        if min(first, second) < 0 or not matches_at(left, "[CH3]-[CX3]=O", first):
+            continue
+        if matches_at(left, "[CX4;$(C-[#6;!$(C=O)])]-[CX3](=O)-[CH3]", second):
+            yield "under acid the Fischer synthesis closes at the more substituted carbon atom of the ketone"
+
+
 _Law = Callable[[Strategy, Any, Any, Sequence[str]], Iterator[str]]
 _LAWS: dict[str, _Law] = {
     "Direct arylation": _azoles,
@@ -310,6 +346,8 @@ _LAWS: dict[str, _Law] = {
     "Addition of an organometallic reagent": _leaving_groups,
     "Sandmeyer reaction": _sandmeyer_halides,
     "Halogenation": _active_methylenes,
+    "Stannylation": _stannylations,
+    "Indole synthesis": _fischer_indoles,
     "Ketone from an acid derivative": _ketones,
     **dict.fromkeys((*_COUPLED, "Buchwald-Hartwig amination"), _couplings),
 }
