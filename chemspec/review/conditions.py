@@ -35,6 +35,8 @@ _RIVALS = (
 
 # A ligand, which without a metal is half of a protocol; PPh3 and the like are reagents, too.
 _LIGANDS = "P(c1ccccc1-c) P(C1CCCCC1)C1CCCCC1 P(C(C)(C)C)C(C)(C)C [PX3]~*~*~*~[PX3] [PX3]~*~*~*~*~[PX3]"
+_STRONG_ACIDS = "[SX4](=O)(=O)[OH] OC(=O)C(F)(F)F"
+_STRONG_BASES = "[CX4]-[O-] [H-].[Na+,K+] [N-](-[CX4,Si])-[CX4,Si]"
 _METALS = "[Pd,Ni,Cu,Co,Fe,Rh,Pt,Ir,Ru,Ag,Au]"
 
 
@@ -47,11 +49,16 @@ def usable_conditions(
         reagents = without_work_up(conditions.reagents)
         if _is_one_protocol(reagents) and fits_step(reagents, reactants, product, change):
             return reagents, FROM_PRECEDENTS
-    for given in proposed:
-        reagents = without_work_up(given)
-        if reagents and fits_step(reagents, reactants, product, change):
-            return reagents, PROPOSED_BY_MODEL
+    if fitting := fitting_set(proposed, reactants, product):
+        return fitting, PROPOSED_BY_MODEL
     return (change.reagents, USUAL) if change and change.reagents else ("", "")
+
+
+def fitting_set(proposed: Iterable[str], reactants: str, product: str) -> str:
+    """Return the first proposed set of reagents that fits the class of a step, without work-up; empty if none does."""
+    change = strategy_of_step(reactants, product)
+    sets = filter(None, map(without_work_up, proposed))
+    return next((reagents for reagents in sets if fits_step(reagents, reactants, product, change)), "")
 
 
 def fits_step(reagents: str, reactants: str, product: str, change: Strategy | None) -> bool:
@@ -89,6 +96,8 @@ def _is_one_protocol(reagents: str) -> bool:
     if not parts or sum(holds(parts, rival) for rival in _RIVALS) > 1:
         return False
     if holds(parts, _LIGANDS) and not holds(parts, _METALS):
+        return False
+    if holds(parts, _STRONG_ACIDS) and holds(parts, _STRONG_BASES):
         return False
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]

@@ -5,7 +5,7 @@ One rule for every page, command, route and plan (`StepChecker.check`):
 1. The forward model reads the reactants alone.
 2. If that is no confirmation, it reads them with the usable conditions (`chemspec.review.conditions`): those of the
    nearest precedents without work-up, or else the usual reagents of the reaction class.
-3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
+3. If that is none either, it reads them with the likeliest reagents of the model `reagents` that fit the class.
 
 Its first answer by greedy decoding counts. It confirms a step if that answer contains the product with a probability of
 at least `MIN_CONFIDENCE`; stereochemistry included, but E/Z that the answer leaves open is no contradiction. Of several
@@ -24,7 +24,7 @@ from chemspec.chem.molecules.salts import balance_charges
 from chemspec.chem.reactions.stereo import drop_geometry
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
-from chemspec.review.conditions import usable_conditions
+from chemspec.review.conditions import fitting_set, usable_conditions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -205,7 +205,8 @@ class StepChecker:
         return usable_conditions(find_precedents(self.index, step), reactants, product)[0]
 
     def _likeliest_proposal(self, step: Step) -> str:
-        return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")
+        product, reactants = step
+        return fitting_set((reagents for reagents, _ in self.proposed_sets(step) or ()), reactants, product)
 
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
         return [step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._cache[step].checks)]

@@ -13,6 +13,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
+PROPOSED = "CCN=C=NCCCN(C)C"  # fits the class of the step
 
 
 class Table:
@@ -39,7 +40,7 @@ def usual_reagents() -> str:
     return helped.removeprefix(f"{alone}.")
 
 
-def check(answers: Mapping[str, tuple[str, float]], proposed: str = "CCN") -> tuple[ForwardCheck, Table, Table]:
+def check(answers: Mapping[str, tuple[str, float]], proposed: str = PROPOSED) -> tuple[ForwardCheck, Table, Table]:
     forward, reagents = Table(answers), Table({}, (proposed, 0.5))
     (verdict,) = StepChecker(forward, reagents).check([(TARGET, ACID)])
     assert verdict is not None
@@ -56,19 +57,26 @@ def test_usual_reagents_come_before_proposed_ones() -> None:
     usual = usual_reagents()
     verdict, forward, reagents = check({f"{ACID}.{usual}": (TARGET, 0.8)})
     assert verdict.confirmed and verdict.added == usual and not reagents.asked
-    verdict, forward, reagents = check({f"{ACID}.CCN": (TARGET, 0.8)})
-    assert verdict.confirmed and verdict.added == "CCN"
-    assert forward.asked == [ACID, f"{ACID}.{usual}", f"{ACID}.CCN"]
+    verdict, forward, reagents = check({f"{ACID}.{PROPOSED}": (TARGET, 0.8)})
+    assert verdict.confirmed and verdict.added == PROPOSED
+    assert forward.asked == [ACID, f"{ACID}.{usual}", f"{ACID}.{PROPOSED}"]
+
+
+def test_proposed_reagents_of_another_class_are_passed_over() -> None:
+    """An alcohol and sodium hydride are no Mitsunobu reaction, whatever a model proposes."""
+    forward, reagents = Table({}), Table({}, ("CN(C)C=O.[H-].[Na+]", 0.5))
+    StepChecker(forward, reagents).check([("CC(C)n1cccn1", "CC(C)O.c1cn[nH]c1")])
+    assert reagents.asked and not any("[H-]" in flask for flask in forward.asked)
 
 
 def test_an_unsure_check_gives_way_only_to_a_surer_one() -> None:
     usual = usual_reagents()
-    doubt = {ACID: (TARGET, 0.2), f"{ACID}.{usual}": (TARGET, 0.1), f"{ACID}.CCN": ("CCC", 0.9)}
+    doubt = {ACID: (TARGET, 0.2), f"{ACID}.{usual}": (TARGET, 0.1), f"{ACID}.{PROPOSED}": ("CCC", 0.9)}
     verdict, *_ = check(doubt)
     assert (verdict.verdict, verdict.text) == ("unsure", "unsure of it")
     assert (verdict.probability, verdict.added) == (0.2, ""), "neither a lower probability nor another product"
-    verdict, *_ = check(doubt | {f"{ACID}.CCN": (TARGET, 0.6)})
-    assert (verdict.verdict, verdict.added) == ("agrees", "CCN")
+    verdict, *_ = check(doubt | {f"{ACID}.{PROPOSED}": (TARGET, 0.6)})
+    assert (verdict.verdict, verdict.added) == ("agrees", PROPOSED)
 
 
 @pytest.mark.parametrize(("product", "text"), [("CCO", "gives CCO"), ("", "gives no product")])
@@ -148,7 +156,7 @@ def test_passes_of_checks_and_proposals_are_counted_once() -> None:
             trace = Trace((), {"exactness": "exact bit for bit"}, (step, step), 0.1)
             return [replace(result, trace=trace) for result in super().predict(queries, settings)]
 
-    forward, reagents = Timed({}), Timed({}, ("CCN", 0.5))
+    forward, reagents = Timed({}), Timed({}, (PROPOSED, 0.5))
     checker = StepChecker(forward, reagents)
     for _ in range(2):
         checker.check([(TARGET, ACID)])
