@@ -164,6 +164,6 @@ def test_what_well_known_reagents_do_together_is_told_of_other_products_only(
 
 
 def test_of_several_solvents_only_the_one_that_reacts_is_named() -> None:
-    for agents in (("C1CCOC1", "CO"), ("CO", "C1CCOC1"), ("ClCCl", "CO", "CCCCCC")):
+    for agents in (("C1CCOC1", "CO"), ("CO", "C1CCOC1"), ("ClCCl", "CO", "CCCCCC"), ("CC(=O)O", "CO")):
         conflicts = medium_conflicts(("O=C(Cl)c1ccccc1",), agents)
         assert [conflict.sentence.split()[0] for conflict in conflicts] == ["methanol"], agents
