@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from helpers.paths import ROOT
 
+from chemspec.ui import launch
 from chemspec.ui.common import nav
 
 AXE = Path(os.environ.get("CHEMSPEC_AXE", ROOT / "assets/vendor/axe/axe.min.js"))
@@ -21,9 +22,10 @@ SERIOUS = """async () => (await axe.run({resultTypes: ["violations"]})).violatio
   .filter(found => ["serious", "critical"].includes(found.impact))
   .map(found => found.id + ": " + found.nodes.map(node => node.html.slice(0, 200)).join(" | "))"""
 PAGES = ("/", "/?task=retro&smi=CC(%3DO)Nc1ccccc1", *(f"/{name}" for name, _ in nav.PAGES[1:]))
+DEPTHS = tuple(f"/learn?depth={name}" for name in launch.DEPTHS)
 
 
-@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("address", PAGES + DEPTHS)
 def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(address: str, app: Any) -> None:
     """Nor where the scheme changes while the page is open, as systems do in the evening."""
     page = app.open(address, color_scheme="light")
