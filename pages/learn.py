@@ -11,12 +11,12 @@ def show_idea() -> None:
 
     A depth is imported and drawn where it is open.
     """
-    asked = question.choose_question(queued_engine.model_names())
+    chosen = question.choose_question(queued_engine.model_names())
     for name, heading in question.DEPTHS.items():
         depth = st.expander(heading, key=f"learn_{name}", on_change="rerun")
         if depth.open:
             with depth:
-                show_depth(name, asked)
+                show_depth(name, chosen)
     if not st.session_state.learn_idea:
         return
     st.subheader("What this leaves out")
@@ -27,15 +27,15 @@ def show_idea() -> None:
     show_charts()
 
 
-def show_depth(name: str, asked: question.Asked | None) -> None:
+def show_depth(name: str, chosen: question.Asked | None) -> None:
     """Draw one depth of what was asked, or of the recorded example."""
     if name == "idea":
-        story.show_story(asked)
+        story.show_story(chosen)
         return
-    if asked is None and story.recorded_story().model not in queued_engine.model_names():
+    if chosen is None and story.recorded_story().model not in queued_engine.model_names():
         st.info("No model is installed yet. The page Models says how to add one.")
         return
-    model, query = asked or story.recorded_story().asked
+    model, query = chosen or story.recorded_story().asked
     if name == "step":
         from chemspec.ui.step import passes, search_form
 

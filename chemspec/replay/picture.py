@@ -171,24 +171,24 @@ def draw_slow_pass(shown: SlowPass, top: float, start: float, palette: Palette) 
         yield Item(MARGIN, top + 32 + row * LINE, 60, LINE, start, name, 13, fill=palette.faint)
     left, at = MARGIN + 60.0, start + 3 * TICK_SECONDS
     for number, token in enumerate(shown.draft):
-        width, kept = CELL * len(token) + 12, number < shown.accepted
+        width, accepted = CELL * len(token) + 12, number < shown.accepted
         fill = palette.copied if number <= shown.accepted else palette.pending
         yield Item(left, top + 32, width, LINE, start, fill=fill)
         yield Item(left + 6, top + 32, width - 12, LINE, start, token, 15, mono=True, fill=palette.text)
         if number <= shown.accepted:
             at += TICK_SECONDS
             middle = left + width / 2, top + 32 + 1.5 * LINE
-            yield Item(0, 0, 0, 0, at, corners=_tick(*middle) if kept else _cross(*middle), fill=palette.accent)
-        if kept:
+            yield Item(0, 0, 0, 0, at, corners=_tick(*middle) if accepted else _cross(*middle), fill=palette.accent)
+        if accepted:
             yield Item(left, top + 32 + 2 * LINE, width, LINE, at, fill=palette.copied)
             yield Item(left + 6, top + 32 + 2 * LINE, width - 12, LINE, at, token, 15, mono=True, fill=palette.text)
         if number == shown.accepted:
-            place, at = (left, top + 32 + 2 * LINE), at + 3 * TICK_SECONDS
+            corner, at = (left, top + 32 + 2 * LINE), at + 3 * TICK_SECONDS
             width = CELL * len(shown.own) + 12
-            yield Item(*place, width, LINE, at, stroke=palette.accent)
-            yield Item(left + 6, place[1], width - 12, LINE, at, shown.own, 15, mono=True, fill=palette.text)
+            yield Item(*corner, width, LINE, at, stroke=palette.accent)
+            yield Item(left + 6, corner[1], width - 12, LINE, at, shown.own, 15, mono=True, fill=palette.text)
             words = "the model's own token"
-            yield Item(left + width + 10, place[1], 200, LINE, at, words, 13, fill=palette.faint)
+            yield Item(left + width + 10, corner[1], 200, LINE, at, words, 13, fill=palette.faint)
         left += width + 4
 
 

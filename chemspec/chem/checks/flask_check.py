@@ -196,7 +196,7 @@ def trap_score() -> dict[str, Any]:
 
 @cache
 def read_rows(name: str) -> list[list[str]]:
-    """Return the rows of a table beside this file."""
+    """Return the rows of a table of this folder."""
     return read_asset_table(FOLDER / f"{name}.tsv")
 
 

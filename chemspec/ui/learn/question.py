@@ -39,8 +39,8 @@ def choose_question(names: Sequence[str]) -> Asked | None:
             st.info("No model is installed yet. The page Models says how to add one.")
         else:
             _show_form(names)
-    asked: Asked | None = state.get("learn_asked")
-    return asked if asked and asked[0] in names else None
+    chosen: Asked | None = state.get("learn_asked")
+    return chosen if chosen and chosen[0] in names else None
 
 
 def set_question(model: str, query: str, search: Mapping[str, Any]) -> None:
@@ -63,13 +63,13 @@ def ask(*, linked: bool = True) -> None:
 
 def write_search() -> None:
     """Put the search of the form into the address; a callback."""
-    if asked := st.session_state.get("learn_asked"):
-        _write_address(asked)
+    if chosen := st.session_state.get("learn_asked"):
+        _write_address(chosen)
 
 
-def _write_address(asked: Asked) -> None:
-    kept = {name: st.query_params[name] for name in ("part", "depth") if name in st.query_params}
-    st.query_params.from_dict({**kept, "task": asked[0], "smi": asked[1], **search_form.search_address()})
+def _write_address(chosen: Asked) -> None:
+    others = {name: st.query_params[name] for name in ("part", "depth") if name in st.query_params}
+    st.query_params.from_dict({**others, "task": chosen[0], "smi": chosen[1], **search_form.search_address()})
 
 
 def _forget() -> None:
@@ -98,8 +98,8 @@ def _show_form(names: Sequence[str]) -> None:
         if "learn_asked" in state:
             st.button("Back to the example", key="learn_back", type="tertiary", on_click=_forget)
         for example in query_box.load_examples(task):
-            asked: Any = (state.learn_model, example.smiles, {})
-            st.button(example.name, key=f"learn_example_{example.name}", on_click=set_question, args=asked)
+            chosen: Any = (state.learn_model, example.smiles, {})
+            st.button(example.name, key=f"learn_example_{example.name}", on_click=set_question, args=chosen)
 
 
 def _model_label(name: str) -> str:

@@ -67,10 +67,10 @@ def tell_story(engine: Engine, query: str) -> Story:
     return Story(engine.task, result, choices, (*CLOCKS, Clock(HERE, about, curve)))
 
 
-def show_story(asked: tuple[str, str] | None) -> None:
+def show_story(chosen: tuple[str, str] | None) -> None:
     """Draw the scroll of the answer that a model gives to a query, or of the recorded one, or say why there is none."""
     try:
-        story = tell_story(queued_engine.require_engine(asked[0]), asked[1]) if asked else recorded_story()
+        story = tell_story(queued_engine.require_engine(chosen[0]), chosen[1]) if chosen else recorded_story()
         explained = explanation.explain_answer(story.result, story.task, choices=story.choices, clocks=story.clocks)
     except ValueError as error:
         st.error(f"There is no such story: {escaping.plain_text(str(error))}.")

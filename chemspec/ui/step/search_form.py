@@ -111,8 +111,8 @@ def show_examples(ask: Callable[[str, str, Mapping[str, Any]], None], query: str
         st.caption("Examples", width="content")
         for example in step_examples():
             title, able = example["title"], queued_engine.model_names(example["task"])
-            asked = (able[0] if able else "", example["query"], example)
-            st.button(title, key=f"step_example_{title}", disabled=not able, on_click=ask, args=asked)
+            chosen = (able[0] if able else "", example["query"], example)
+            st.button(title, key=f"step_example_{title}", disabled=not able, on_click=ask, args=chosen)
     shown = query, st.session_state.get("learn_text")  # in the model's order, and as it was given
     if line := next((each["line"] for each in step_examples() if each["query"] in shown), ""):
         st.caption(line)
