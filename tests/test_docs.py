@@ -202,6 +202,12 @@ def built_in(kind: str) -> set[str]:
     return set(re.findall(r'(?:Spec|_learned)\(\s*"([\w-]+)"', text))
 
 
+def test_every_program_of_the_authors_is_listed() -> None:
+    listed = (ROOT / "tests" / "PROGRAMS.md").read_text(encoding="utf-8")
+    programs = [path for name in ("benchmarks", "campaigns", "chaos") for path in (ROOT / "tests" / name).glob("*.py")]
+    assert [path.name for path in programs if not path.name.startswith("test_") and path.stem not in listed] == []
+
+
 def test_what_is_registered_is_documented() -> None:
     drafters, decoders = built_in("draft"), built_in("decode")
     assert drafters <= {*DRAFTERS} and decoders <= {*DECODERS}

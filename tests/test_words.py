@@ -23,8 +23,7 @@ SCRIPTS = [
     *(ROOT / f"{name}.py" for name in ("app", "hatch_build", "hatch_kernels")),
     *(ROOT / ".ci" / name for name in ("check-files", "check-skips", "check-supply", "split-wheel")),
     *(ROOT / "pages").glob("*.py"),
-    *(ROOT / "assets" / "docs").glob("*.py"),
-    *(ROOT / "assets" / "examples").glob("*.py"),
+    *(file for name in ("docs", "examples", "names") for file in (ROOT / "assets" / name).rglob("*.py")),
 ]
 
 FIELDS = {"own"}  # of public results and saved files, whose names are JSON keys

@@ -65,15 +65,15 @@ SALT = re.compile(
 class Molecule:
     """A molecule of the tables: canonical SMILES, CAS number, its names in order, and those of other languages."""
 
-    def __init__(self, smiles: str, cas: str, names: list[str], places: int) -> None:
-        self.smiles, self.cas, self.names, self.places = smiles, cas, names, places
+    def __init__(self, smiles: str, cas: str, names: list[str], counted: int) -> None:
+        self.smiles, self.cas, self.names, self.counted = smiles, cas, names, counted
         self.tagged: set[str] = set()  # marked as names by the tables, so they count wherever they stand
 
 
 def read_tables(folder: Path, left_out: Counter[str]) -> list[Molecule]:
     """Return the molecules of all tables, each SMILES once."""
-    found: dict[str, Molecule] = {}
-    for table, places in TABLES.items():
+    molecules: dict[str, Molecule] = {}
+    for table, counted in TABLES.items():
         for line in (folder / table).read_text(encoding="utf-8").splitlines():
             _, cas, formula, _, written, _, inchikey, iupac, *names = (
                 cell.strip().lstrip("\ufeff") for cell in line.split("\t")
@@ -89,10 +89,10 @@ def read_tables(folder: Path, left_out: Counter[str]) -> list[Molecule]:
                 AXIS.sub("", LANGUAGE.sub("", re.sub(r"\.([a-z]+)\.", r"\1", name.lower()))) for name in (*names, iupac)
             )
             names = list(dict.fromkeys(filter(None, plain)))
-            molecule = found.setdefault(smiles, Molecule(smiles, cas if is_cas(cas) else "", [], places))
+            molecule = molecules.setdefault(smiles, Molecule(smiles, cas if is_cas(cas) else "", [], counted))
             molecule.names += [name for name in names if name not in molecule.names]
             molecule.tagged |= {*tagged}
-    return list(found.values())
+    return list(molecules.values())
 
 
 def read_drugs() -> Iterator[Molecule]:
@@ -183,12 +183,12 @@ class Resolver:
         self.left_out = left_out
         self.molecules = {molecule.smiles: molecule for molecule in molecules}
         self.drugs = {normalise_name(name): drug.smiles for drug in drugs for name in drug.names}
-        self.owners: dict[str, dict[str, int]] = defaultdict(dict)  # of a name: SMILES, with its place among the names
+        self.owners: dict[str, dict[str, int]] = defaultdict(dict)  # of a name: SMILES, with its rank among the names
         for molecule in molecules:
-            for place, name in enumerate(molecule.names):
+            for rank, name in enumerate(molecule.names):
                 if is_likely(name):
                     self.owners[name].setdefault(
-                        molecule.smiles, -1 if name in molecule.tagged else place - molecule.places
+                        molecule.smiles, -1 if name in molecule.tagged else rank - molecule.counted
                     )
 
         self.trusted = {normalise_name(name) for name, owners in self.owners.items() if min(owners.values()) < 0}
@@ -201,7 +201,7 @@ class Resolver:
         parsed = read_by_opsin(with_hyphens(name))
         if parsed is not None:
             return self._confirmed(name, parsed, owners)
-        trusted = [smiles for smiles, place in owners.items() if place < 0]
+        trusted = [smiles for smiles, rank in owners.items() if rank < 0]
         if not trusted and self.is_trivial(name):
             trusted = [*owners]
         trusted = [
@@ -239,13 +239,13 @@ class Resolver:
         return isomer
 
     def is_trivial(self, name: str) -> bool:
-        """Return whether a name counts whatever its place: plain words, no prefix, no class that has members."""
+        """Return whether a name counts whatever its rank: plain words, no prefix, no class that has members."""
         if not WORDS.fullmatch(name) or PREFIX.search(name) or normalise_name(name) in self.trusted:
             return False
         return not any(f"{letter}-{name}" in self.owners for letter in ("alpha", "beta", "gamma", "o", "m", "p"))
 
     def _confirmed(self, name: str, parsed: Parsed, owners: dict[str, int]) -> tuple[str, ...]:
-        trusted = [smiles for smiles, place in owners.items() if place < 0]
+        trusted = [smiles for smiles, rank in owners.items() if rank < 0]
         if parsed.is_ambiguous:
             if len(trusted) == 1 and re.match(r"[omp]-|.*\d", name):  # 2-chloronitrobenzene: one locant is left out
                 return (trusted[0],)
@@ -296,11 +296,11 @@ def printed(name: str) -> str:
         name,
     )
     name = re.sub(r"\((?:\d*[rsez],?)+\)", _upper, name)
-    return re.sub(r"(?<![a-z])(?:boc|fmoc|cbz|tris)(?=[-(])", lambda found: found[0].capitalize(), name)
+    return re.sub(r"(?<![a-z])(?:boc|fmoc|cbz|tris)(?=[-(])", lambda match: match[0].capitalize(), name)
 
 
-def _upper(found: re.Match[str]) -> str:
-    return found[0].upper()
+def _upper(match: re.Match[str]) -> str:
+    return match[0].upper()
 
 
 def main(folder: Path) -> None:
@@ -328,8 +328,8 @@ def main(folder: Path) -> None:
     numbers = {molecule.cas: molecule.smiles for molecule in (*molecules, *drugs) if molecule.cas}
     meanings |= {cas: (smiles,) for cas, smiles in numbers.items()}
     cas_of = {smiles: cas for cas, smiles in numbers.items()}
-    known = {smiles for several in meanings.values() for smiles in several}
-    records = [Record(smiles, cas_of.get(smiles, ""), printed(usual_name(names_of[smiles]))) for smiles in known]
+    listed = {smiles for several in meanings.values() for smiles in several}
+    records = [Record(smiles, cas_of.get(smiles, ""), printed(usual_name(names_of[smiles]))) for smiles in listed]
     write_table(HERE / "names.bin", records, meanings)
     counts["names and numbers"], counts["molecules"] = len(meanings), len(records)
     for what, count in counts.items():

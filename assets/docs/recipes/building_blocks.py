@@ -44,31 +44,31 @@ def benzenes() -> Iterator[str]:
     for first, second, at in product(REACTIVE, INERT, (2, 3, 4)):
         yield benzene({1: first, at: second})
     for first, pair in product(ON_PAIRS, PAIRS):
-        for places in permutations(range(2, 7), 2):
-            yield benzene({1: first, **dict(zip(places, pair.split(), strict=True))})
+        for positions in permutations(range(2, 7), 2):
+            yield benzene({1: first, **dict(zip(positions, pair.split(), strict=True))})
     for first, second, at in product(NITRO, ("F", "Cl", "Br", "C", "OC", "C(F)(F)F"), permutations(range(2, 7), 2)):
         yield benzene({1: first, at[0]: second, at[1]: "[N+](=O)[O-]"})
     for first, at in product((*ON_PAIRS, "C(=O)Cl", "CC(=O)O", "[N+](=O)[O-]"), combinations(range(2, 7), 3)):
         yield benzene({1: first, **dict.fromkeys(at, "F")})
     for first, at in product((ACID, AMINE, "Br", ALDEHYDE, "O", BORONIC, BENZYL_BROMIDE), ((3, 5), (2, 4), (2, 5))):
         yield benzene({1: first, **dict.fromkeys(at, "C(F)(F)F")})
-    for first, places in product((ACID, AMINE, "Br", "O"), permutations(range(2, 7), 2)):
-        yield benzene({1: first, places[0]: "F", places[1]: "C(F)(F)F"})
-        yield benzene({1: first, places[0]: "Cl", places[1]: "C(F)(F)F"})
+    for first, positions in product((ACID, AMINE, "Br", "O"), permutations(range(2, 7), 2)):
+        yield benzene({1: first, positions[0]: "F", positions[1]: "C(F)(F)F"})
+        yield benzene({1: first, positions[0]: "Cl", positions[1]: "C(F)(F)F"})
 
 
 def substitute(parent: str, groups: Iterable[str], *, at_once: int = 1) -> Iterator[str]:
     """Yield a parent with groups in place of hydrogen at its aromatic carbons."""
     mol = Chem.MolFromSmiles(parent)
-    places = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetIsAromatic() and atom.GetSymbol() == "C"
+    positions = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetIsAromatic() and atom.GetSymbol() == "C"
               and atom.GetTotalNumHs()]  # fmt: skip
-    for chosen, written in product(permutations(places, at_once), product(groups, repeat=at_once)):
+    for chosen, written in product(permutations(positions, at_once), product(groups, repeat=at_once)):
         grown = Chem.RWMol(mol)
-        for place, group in zip(chosen, written, strict=True):
+        for position, group in zip(chosen, written, strict=True):
             piece = Chem.MolFromSmiles(group)
             start = grown.GetNumAtoms()
             grown.InsertMol(piece)
-            grown.AddBond(place, start, Chem.BondType.SINGLE)
+            grown.AddBond(position, start, Chem.BondType.SINGLE)
         Chem.SanitizeMol(grown)
         yield Chem.MolToSmiles(grown)
 
@@ -223,7 +223,7 @@ def chains() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the list anew: what it has, the families, and single molecules of `building_blocks.smi`."""
+    """Write the list again: what it has, the families, and single molecules of `building_blocks.smi`."""
     RDLogger.DisableLog("rdApp.*")
     lines = gzip.decompress(STOCK.read_bytes()).decode().split("\n")
     entries = dict(line.split(" ", 1) for line in lines if line)

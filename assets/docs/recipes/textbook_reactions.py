@@ -84,7 +84,7 @@ _FMOC = "O=C(OCC1c2ccccc2-c2ccccc21)"
 
 
 def fmoc_removal() -> Iterator[tuple[str, str]]:
-    """Fmoc-amines, also with Boc and esters beside, to amines."""
+    """Fmoc-amines, also with Boc and esters, to amines."""
     acids = stock(_FMOC + "[NX3]", heaviest=45)
     amines = stock("[NX3;H2][CX4]", "[OX2H] [SX2H] C#N [n;H1]", heaviest=14)
     boc_amines = stock("[NX3;H1]1CCNCC1") + stock("[NX3;H1]1CCCC1", "[OX2H]")
@@ -198,7 +198,7 @@ def paal_knorr() -> Iterator[tuple[str, str]]:
 
 
 def minisci() -> Iterator[tuple[str, str]]:
-    """Heteroarenes and carboxylic acids to alkylated heteroarenes, with one free position beside the nitrogen."""
+    """Heteroarenes and carboxylic acids to alkylated heteroarenes, with one free position next to the nitrogen."""
     arenes = [
         "Cc1ccnc2ccccc12",
         "c1ccc2cnccc2c1",
@@ -243,7 +243,7 @@ def borylation() -> Iterator[tuple[str, str]]:
     ]
     smarts = f"[{groups[1:-1]}:1]-[c:2]1[cH1:3][c:4](-[{groups[1:-1]}:5])[cH1:6][cH1:7][cH1:8]1"
     target = "[*:1]-[c:2]1[cH1:3][c:4](-[*:5])[cH1:6][c:7](B2OC(C)(C)C(C)(C)O2)[cH1:8]1"
-    yield from combine(f"{smarts}>>{target}", sorted({text for one in arenes if (text := chem.canonical(one))}))
+    yield from combine(f"{smarts}>>{target}", sorted({text for arene in arenes if (text := chem.canonical(arene))}))
 
 
 KINDS: dict[Callable[[], Iterator[tuple[str, str]]], tuple[str, ...]] = {
@@ -305,8 +305,8 @@ def negative_flasks(rows: Sequence[dict[str, str]], count: int) -> Iterator[Flas
         if step is None or not needs_of(flask, step) or missing_or_conflicting(flask, made):
             continue
         given, agents = split_flask(flask, step)
-        kept = [part for part in agents if part in SOLVENTS]
-        rest = chem.canonical(".".join([*given, *kept]))
+        solvents = [part for part in agents if part in SOLVENTS]
+        rest = chem.canonical(".".join([*given, *solvents]))
         if rest and any(text.startswith("Missing") for text in missing_or_conflicting(rest, made)):
             yield rest, max(given, key=lambda part: (Chem.MolFromSmiles(part).GetNumHeavyAtoms(), part))
             count -= 1
