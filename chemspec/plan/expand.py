@@ -24,7 +24,7 @@ from chemspec.system import cache
 from chemspec.system.files import make_private_file
 from chemspec.types import DecodeResult
 
-VERSION = 6  # version of the cache; raise it when proposals change for the same weights and settings
+VERSION = 7  # version of the cache; raise it when proposals change for the same weights and settings
 DISAGREEMENT_FACTOR = 0.1  # factor of the prior of a step that the forward model does not confirm
 MAX_CHECKS = 100_000  # checks cached in memory
 SIZE_COST = 0.1  # maximum cost in nats of a reactant as large as the product: a tie-break

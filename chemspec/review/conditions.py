@@ -37,6 +37,7 @@ _RIVALS = (
 _LIGANDS = "P(c1ccccc1-c) P(C1CCCCC1)C1CCCCC1 P(C(C)(C)C)C(C)(C)C [PX3]~*~*~*~[PX3] [PX3]~*~*~*~*~[PX3]"
 _STRONG_ACIDS = "[SX4](=O)(=O)[OH] OC(=O)C(F)(F)F"
 _STRONG_BASES = "[CX4]-[O-] [H-].[Na+,K+] [N-](-[CX4,Si])-[CX4,Si]"
+_MITSUNOBU = "[#7]=[#7].[PX3] [P+]-C#N P=C-C#N"
 _METALS = "[Pd,Ni,Cu,Co,Fe,Rh,Pt,Ir,Ru,Ag,Au]"
 
 
@@ -64,6 +65,8 @@ def fitting_set(proposed: Iterable[str], reactants: str, product: str) -> str:
 def fits_step(reagents: str, reactants: str, product: str, change: Strategy | None) -> bool:
     """Return whether with these reagents a step lacks nothing and is a reaction of the same class."""
     flask = f"{reactants}.{reagents}"
+    if change is not None and change.name.endswith("(Mitsunobu)") and not holds(reagents.split("."), _MITSUNOBU):
+        return False
     if any(text.startswith("Missing") for text in missing_or_conflicting(flask, product)):
         return False
     named = strategy_of_step(flask, product)

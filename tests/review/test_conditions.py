@@ -49,6 +49,13 @@ def test_a_coupling_takes_the_first_set_with_a_metal() -> None:
         ("Brc1ccc(OC)cc1.C1COCCN1", "COc1ccc(N2CCOCC2)cc1", f"{PD}.{CARBONATE}.Cc1ccccc1", True),
         ("O=[N+]([O-])c1ccccc1", "Nc1ccccc1", "CCO", False),
         ("O=[N+]([O-])c1ccccc1", "Nc1ccccc1", "CCO.[Fe].[NH4+].[Cl-]", True),
+        ("OCCc1ccccc1.c1cn[nH]c1", "c1ccc(CCn2cccn2)cc1", "CN(C)C=O.ClCCl.O=S(Cl)Cl", False),
+        (
+            "OCCc1ccccc1.c1cn[nH]c1",
+            "c1ccc(CCn2cccn2)cc1",
+            "CC(C)OC(=O)N=NC(=O)OC(C)C.c1ccc(P(c2ccccc2)c2ccccc2)cc1",
+            True,
+        ),
     ],
 )
 def test_class_and_conditions_agree(reactants: str, product: str, reagents: str, fits: bool) -> None:
