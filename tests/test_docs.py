@@ -17,11 +17,13 @@ from helpers.paths import ROOT
 from typer.testing import CliRunner
 
 from chemspec.chem import formats
+from chemspec.chem.reading.reader import ENDINGS
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import installed_models
 from chemspec.model.checkpoint import read_config
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import TrainSettings, preset_config
+from chemspec.stock.lists import BUILT_IN
 from chemspec.ui.common import nav
 
 DOCS = ROOT / "assets" / "docs"
@@ -216,7 +218,11 @@ def test_what_is_registered_is_documented() -> None:
     routes = re.findall(r"\.(?:get|post)\(\s*\"(/[^\"]+)\"", code)
     assert len(routes) > 6
     lesson = set(re.findall(r"`([\w-]+)`", (ROOT / "assets" / "learn" / "drafters.md").read_text(encoding="utf-8")))
+    told_of_stock = (ROOT / "assets" / "stock" / "README.md").read_text(encoding="utf-8")
+    guide = (ROOT / "assets" / "docs" / "engineers.md").read_text(encoding="utf-8")
     undocumented = {
+        "assets/stock/README.md": {name for name in BUILT_IN if f"`{name}.txt.gz`" not in told_of_stock},
+        "engineers.md, In:": {ending for ending in ENDINGS if f"`{ending}`" not in guide} - {".sd"},
         "engineers.md": (drafters | decoders) - set(words_marked_in("engineers").split()),
         "assets/learn/drafters.md": drafters - lesson - {"none"},
         "chemists.md": {title for _, title in nav.PAGES[1:] if title not in words_marked_in("chemists")},
