@@ -11,6 +11,7 @@ from chemspec.chem.checks.flask_check import FlaskReport, check_flask
 from chemspec.chem.checks.flask_parts import atoms_by_molecule
 from chemspec.chem.checks.weapons_convention import refusal
 from chemspec.chem.molecules.bottles import as_bottled
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import drop_stereo
 from chemspec.chem.reactions.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
 from chemspec.chem.reactions.stoichiometry import (
@@ -143,6 +144,8 @@ class Suggestion:
             lines.append(
                 f"the reactants leave open {_centre_numbers(self.step.from_open)}, of which this is one isomer"
             )
+        if self.check and _leaves_stereo_open(self.check, right):
+            lines.append("the forward model gives this product, and leaves open the stereochemistry that is new")
         if self.task != "forward" or self.step is None:
             return tuple(lines)
         if self.step.left_open:
@@ -288,6 +291,14 @@ def spoils_stereo(step: Strategy) -> bool:
     return bool(step.inverted or step.unset or step.flipped or step.unlawful)
 
 
+def _leaves_stereo_open(check: ForwardCheck, product: str) -> bool:
+    """Return whether the forward model gives a product but for configurations that it does not set."""
+    made = chem.main_product(check.product) if check.product and not check.agrees else None
+    if not made or drop_stereo(made) != drop_stereo(product):
+        return False
+    return bool(mol_from_smiles(product).HasSubstructMatch(mol_from_smiles(made), useChirality=True))
+
+
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     best, change, task = suggestion.best, suggestion.step, suggestion.task
     if best.ended == "length":
@@ -337,8 +348,10 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
-    if check and check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
-        yield "the forward model expects another stereoisomer, or leaves open which"
+    if check and _leaves_stereo_open(check, right):
+        pass  # told in the notes
+    elif check and check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
+        yield "the forward model expects another stereoisomer"
     elif check and check.verdict == "differs":
         yield f"the forward model {'expects another' if check.product else 'gives no'} product"
     elif check and check.verdict == "unsure":
