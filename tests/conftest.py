@@ -25,8 +25,6 @@ from _pytest.mark.expression import Expression
 from helpers.groups import DEFAULT, GROUPS, group_of
 from helpers.slowness import slowness
 
-sys.path.append(str(Path(__file__).parent / "helpers"))  # for helpers imported bare
-
 # Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -179,7 +179,7 @@ def deadly() -> Callable[..., Any]:
 
     def predict_piece(model: str, options: Any, *given: Any) -> Any:
         engine = Touchy(Engine.load(model, **dict(options)))
-        on_ray._load_engine = lambda *_: engine  # type: ignore[assignment]
+        on_ray.load_engine = lambda *_: engine  # type: ignore[assignment]
         return on_ray.predict_piece(model, options, *given)
 
     return predict_piece

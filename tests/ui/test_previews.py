@@ -9,9 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import pages
 from helpers.serving import until
-
-import pages
 
 pytest.importorskip("streamlit")
 
