@@ -257,9 +257,10 @@ class Documents(Generic[T]):
         now = time.time() if now is None else now
         with open_store(self.home) as base:
             base.execute(
-                "UPDATE documents SET expired = CASE WHEN ?1 - changed > ?2 THEN min(ifnull(expired, ?1), ?1) END "
-                "WHERE kind = ?3 AND (expired IS NOT NULL OR ?1 - changed > ?2)",
-                (now, min(self.days * DAY, 1e18), self.kind),
+                "UPDATE documents "
+                "SET expired = CASE WHEN :now - changed > :age THEN min(ifnull(expired, :now), :now) END "
+                "WHERE kind = :kind AND (expired IS NOT NULL OR :now - changed > :age)",
+                {"now": now, "age": min(self.days * DAY, 1e18), "kind": self.kind},
             )
             rows = base.execute("SELECT id, changed, expired FROM documents WHERE kind = ? ORDER BY rowid", [self.kind])
             stored = {name: (changed, expired) for name, changed, expired in rows}

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
@@ -268,6 +269,10 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
             message = f"{error.detail}: see /docs for the routes and their methods"
             response = error_response(error.status_code, UNROUTED[error.status_code], message)
             response.headers.update(error.headers or {})
+            if error.status_code == 405:  # Starlette names the methods of the first route of a path only
+                matching = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
+                methods = {method for route in matching for method in getattr(route, "methods", ())}
+                response.headers["Allow"] = ", ".join(sorted(methods))
             return response
         if error.status_code != 400:
             return await http_exception_handler(request, error)

@@ -35,9 +35,17 @@ PROBLEMS = schema.PROBLEMS | {
     404: {"model": schema.Problem, "description": "no such plan of this client, or no such model"},
     501: {"model": schema.Problem, "description": "the service has no planning installed"},
 }
+EVENT = {
+    "type": "object",
+    "properties": {
+        "event": {"enum": ["progress", "end"]},
+        "data": {"type": "string", "description": "a JSON document"},
+    },
+    "required": ["event", "data"],
+}
 EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": EVENT}},
         "description": "`progress` events with the state, and an `end` event with the state and the plan",
     }
 }

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter, Signature, getdoc, signature
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -130,18 +130,22 @@ def _option(parameter: Parameter, annotation: Any, texts: Texts, panel: str | No
     if isinstance(info, OptionInfo):
         info.rich_help_panel = info.rich_help_panel or panel
     if get_origin(kind) is tuple:
-        info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"
+        info.parser, info.metavar = _list_parser(get_args(kind)[0]), "LIST"
         parameter = parameter.replace(default=",".join(map(str, parameter.default)))
     if get_origin(kind) in (tuple, Literal):  # the dataclass checks which words are allowed
         kind = str
     return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
 
 
-def _split_list(kind: type, given: Any) -> tuple[Any, ...]:
-    """Return the items of a list with commas, which Typer may have split already."""
-    if isinstance(given, tuple):
-        return given
-    try:
-        return tuple(kind(word.strip()) for word in given.split(",") if word.strip() or kind is int)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r}; give numbers such as 5,10,25") from None
+def _list_parser(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that splits a list with commas, which Typer may have split already."""
+
+    def split_list(given: Any) -> tuple[Any, ...]:
+        if isinstance(given, tuple):
+            return given
+        try:
+            return tuple(kind(word.strip()) for word in given.split(",") if word.strip() or kind is int)
+        except ValueError:
+            raise typer.BadParameter(f"{given!r}; give numbers such as 5,10,25") from None
+
+    return split_list  # not a `partial`, which has no name for older versions of Typer

@@ -39,6 +39,8 @@ def v3000(smiles: str) -> str:
 
 
 def cdxml(smiles: str) -> str:
+    if not hasattr(Chem, "MolToCDXMLBlock"):  # before RDKit 2026.9
+        return smiles
     mol = Chem.MolFromMolBlock(molfile(smiles))
     Chem.Kekulize(mol)
     return str(Chem.MolToCDXMLBlock(mol))
