@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
@@ -16,7 +17,6 @@ pytest.importorskip("streamlit")
 
 from helpers.pages import weights
 from starlette.applications import Starlette
-from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
 from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
@@ -92,9 +92,15 @@ def test_a_link_tells_the_story_of_its_query_and_the_depths_open_below() -> None
 @pytest.mark.parametrize("name", DEPTHS)
 def test_an_address_of_an_earlier_page_opens_its_depth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the server, and where Streamlit alone serves the pages."""
-    client = TestClient(Starlette(routes=server.page_routes()), follow_redirects=False)
-    answer = client.get(f"/{name}?task=retro&smi=CCO&decoder=beam")
-    assert answer.headers["location"] == f"./learn?depth={name}&task=retro&smi=CCO&decoder=beam"
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    query = b"task=retro&smi=CCO&decoder=beam"
+    scope = {"type": "http", "method": "GET", "path": f"/{name}", "query_string": query, "headers": []}
+    asyncio.run(Starlette(routes=server.page_routes())(scope, None, send))  # type: ignore[arg-type]
+    assert dict(sent[0]["headers"])[b"location"] == f"./learn?depth={name}&".encode() + query
     opened: list[Any] = []
     monkeypatch.setattr(nav, "open_page", lambda name, **query: opened.append((name, query)))
     app = AppTest.from_function(_door, kwargs={"name": name})
