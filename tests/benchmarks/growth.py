@@ -25,7 +25,7 @@ import pathlib, sys
 try:
     from helpers.small import tiny_folder
 except ImportError:  # e55d0684
-    from helpers.small import tiny_folder
+    from small import tiny_folder
 tiny_folder(pathlib.Path(sys.argv[1]))
 """
 MAKE_ROWS = "import sys, killed_files; print(*killed_files.make_queries(2_000, 0.9), sep='\\n')"
