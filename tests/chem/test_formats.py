@@ -21,7 +21,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats import MAX_TEXT, DrawnStep, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.reading.names import reagents
-from chemspec.chem.reading.notations import without_blank_lines
+from chemspec.chem.reading.notations import unescape_string, without_blank_lines
 from chemspec.depict.molecules import Depiction
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
@@ -399,3 +399,9 @@ def test_a_molfile_with_blank_lines_between_its_lines_or_as_a_string_is_read() -
     block = Chem.MolToMolBlock(Chem.MolFromSmiles("CC(=O)Nc1ccccc1"))
     for text in ("\n\n".join(block.split("\n")), json.dumps(block), block.replace("\n", "\\n")):
         assert read(text).smiles == "CC(=O)Nc1ccccc1"
+
+
+def test_a_molfile_pasted_as_a_string_of_json_is_the_molfile() -> None:
+    block = molfile("CCO")
+    assert unescape_string(json.dumps(block)) == unescape_string(json.dumps(block) + ",") == block
+    assert unescape_string(json.dumps(block).strip('"')) == block

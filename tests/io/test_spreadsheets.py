@@ -40,3 +40,10 @@ def test_a_table_of_answers_has_no_formulas_and_a_line_an_answer(start: str) -> 
     assert len(text.splitlines()) == 2
     (row,) = csv.DictReader(io.StringIO(text))
     assert row["query"].startswith("'") and row["note"] == "two lines"
+
+
+def test_only_of_further_sheets_there_is_a_note() -> None:
+    notes: list[str] = []
+    raw = spreadsheets.write_workbook(["smiles"], [["CCO"], ["CCC"]])
+    assert [*spreadsheets.read_workbook_rows(raw, "x.xlsx", note=notes.append)] == [["smiles"], ["CCO"], ["CCC"]]
+    assert notes == []

@@ -81,6 +81,7 @@ def test_a_product_leaves_the_path_at_the_atom_that_takes_the_new_bond(forward: 
     assert "the model chose" in found.path_sentence and f"of {found.check.answers}" in found.rank_sentence
     assert "»" in found.marked_text and found.marked_text.replace("»", "").replace("«", "") == found.scored.smiles
     assert chem.same_molecules(found.scored.smiles, "C=CCc1ccccc1O") and found.scored.variants >= 2
+    assert f"the highest of {found.scored.variants} SMILES variants" in found.rank_sentence
     assert found.document()["departure"] == found.departure.position
 
 
@@ -115,6 +116,7 @@ def test_precursors_are_scored_without_the_agents_beside_them(retro: Engine) -> 
     found = argue(retro, check_reaction(retro, reaction, SETTINGS))
     assert chem.same_molecules(found.scored.smiles, "CC(=O)O.Nc1ccc(O)cc1")
     assert found.scored.variants == 1, "as given, canonical, aligned and as listed are one text"
+    assert "the highest of" not in found.rank_sentence
     words = [variation.change for variation in found.variations]
     assert any("must break" in change for change in words) and any("another atom" in change for change in words)
     assert all(variation.first for variation in found.variations)

@@ -45,7 +45,8 @@ def test_only_private_files_are_hidden_from_others(tmp_path: Path) -> None:
         files.write_bytes_atomic(path := tmp_path / str(private), b"x", private=private)
         assert path.stat().st_mode & 0o777 == (0o600 if private else expected)
     files.write_bytes_atomic(tmp_path / "bytes", b"x")
-    assert (tmp_path / "bytes").stat().st_mode & 0o777 == expected
+    files.write_text_atomic(tmp_path / "text", "x")
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("bytes", "text")} == {expected}
 
 
 def umask() -> int:
