@@ -200,8 +200,8 @@ def test_an_entry_point_may_name_a_function(file: Path, tmp_path: Path, monkeypa
     [
         ("no_such_package:TOY", "no_such_package"),
         (f"{__name__}:build", "build is no drafter"),
-        ("small:QUERIES", "no DrafterSpec"),
-        ("small:NOTHING", "NOTHING"),
+        ("helpers.small:QUERIES", "no DrafterSpec"),
+        ("helpers.small:NOTHING", "NOTHING"),
     ],
 )
 def test_a_broken_plug_in_is_named_and_harms_nobody(

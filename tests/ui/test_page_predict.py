@@ -471,7 +471,7 @@ def test_a_question_is_one_run_of_the_page_with_few_values_in_the_session_and_cu
     assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
     state: Any = page.session_state._state._state
     values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
-    assert len(values) <= 12, "what is no widget's, and three that are"
+    assert len(values) <= 13, "what is no widget's, and three that are"
     widgets = [key for key in state._new_widget_state.widget_metadata if "INTERNAL" not in key]
     assert len(widgets) <= 35, "with five cards, of which each has one control and one button"
 
