@@ -1,4 +1,4 @@
-"""Write plans to files: JSON, Markdown, or a picture of the best route; those of many targets can be resumed."""
+"""Write plans to files: JSON, Markdown, a table, or a picture of the best route; those of many can be resumed."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from chemspec.depict.molecules import MAX_ATOMS
 from chemspec.io.readers import FileError
 from chemspec.io.writers import check_same_settings
 from chemspec.plan import depict
+from chemspec.plan.library import library_row, library_table
 from chemspec.plan.outline import plan_outlines
 from chemspec.plan.postcard import postcard_file
 from chemspec.plan.routes import Evidence, Plan, plan_document, plan_to_markdown, route_titles
@@ -19,7 +20,7 @@ from chemspec.system.files import open_atomic, write_bytes_atomic, write_text_at
 
 POSTCARDS = (".pdf", ".postcard.svg", ".postcard.png")
 PICTURES = (".svg", ".png", ".cdxml", *POSTCARDS)  # of one route
-ENDINGS = (".json", ".jsonl", ".md", *PICTURES)
+ENDINGS = (".json", ".jsonl", ".csv", ".md", *PICTURES)
 
 
 class PlanFile:
@@ -85,6 +86,8 @@ class PlanFile:
             content: Any = (
                 plan_outlines(plan, evidence, grams=self.grams) if has_amounts else plan_to_markdown(plan, evidence)
             )
+        elif self.file.suffix == ".csv":
+            content = library_row(plan, target)
         else:
             content = plan_document(plan, evidence)
         if self._lines is None:
@@ -142,6 +145,9 @@ class PlanFile:
             listed = ",\n".join(indent(text, " ") for text in self._texts)
             text = f"[\n{listed}\n]" if listed else "[]"
             self._write_pieces(text if as_list else self._texts[0], "[\n", ",\n", "\n]")
+        elif self.file.suffix == ".csv":
+            texts = self._texts if self._lines is None else self._lines.read_text(encoding="ascii").splitlines()
+            write_text_atomic(self.file, library_table([*map(json.loads, texts)]))
         elif self.file.suffix == ".jsonl" and self._lines is None:
             write_text_atomic(self.file, "".join(json.dumps(json.loads(text)) + "\n" for text in self._texts))
 

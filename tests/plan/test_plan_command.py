@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -48,6 +49,21 @@ def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
     assert files[5].read_bytes().startswith(b"%PDF") and files[7].read_bytes().startswith(b"\x89PNG")
     text = plan_question(tree["target"])
     assert text in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", files[6].read_text())), "without the file of stock"
+
+
+def test_a_library_of_targets_is_a_table_with_what_they_share(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "targets.smi").write_text(f"{AMIDE}\n{AMIDE.replace('(=O)', '(=S)')}\n{AMIDE}\n")
+    done = call(tmp_path / "targets.smi", "-o", tmp_path / "table.csv", "-o", tmp_path / "all.jsonl")
+    assert done.exit_code == 1, done.output
+    assert [file.name for file in tmp_path.glob("table*")] == ["table.csv"]
+    first, second, third = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
+    best = json.loads((tmp_path / "all.jsonl").read_text().splitlines()[0])["routes"][0]
+    assert first == third and (first["status"], first["steps"]) == ("solved", "3")
+    assert float(first["weakest_step"]) == pytest.approx(best["scores"]["weakest_step"], abs=1e-4)
+    shared = first["shared_intermediates"].split(") ")
+    assert len(shared) == 2 and all("(2" in each for each in shared), "two intermediates before the target"
+    assert set(first["building_blocks"].split()) <= set(BOUGHT) and first["not_in_stock"] == ""
+    assert second["status"] != "solved" and second["message"] and second["target"] != first["target"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.json", "[]"), ("a.md", ""), ("a.svg", None)])
@@ -126,7 +142,7 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-o", "route.doc"], ".json, .jsonl, .md, .svg, .png, .cdxml, .pdf"),
+        (["-o", "route.doc"], ".json, .jsonl, .csv, .md, .svg, .png, .cdxml, .pdf"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
         (["--expansions", "0"], "expansions is 0"),
     ],
