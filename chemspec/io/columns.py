@@ -182,7 +182,7 @@ def _by_stem(plain: str) -> str:
     if meaning != "price":
         number = re.search(r"(?<=[^\d])[\s_-]?(\d{1,2})$", plain)
         return f"{meaning}_{number[1]}" if number and meaning else meaning
-    per = " per g" * bool(re.search(r"/\s?g\b|(?:pro|je|par|por|al) gram|每克|グラム", plain))
+    per = " per g" * bool(re.search(r"/\s?g\b|(?:pro|je|par|por|al|au) g(?:ram|\b)|每克|グラム", plain))
     rest = re.findall(
         r"\d[\d.,]*\s?(?:[mkµ]?g|[mµ]?l|mmol|mol)\b|[€$£¥元円]|\b(?:eur|usd|chf|gbp|jpy|cny|rmb)\b", plain
     )

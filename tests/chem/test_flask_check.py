@@ -9,9 +9,9 @@ import pytest
 from helpers.case_tables import table
 
 from chemspec import chem
-from chemspec.chem.checks import flask_check
+from chemspec.chem.checks import flask_check, flask_laws
 from chemspec.chem.checks.flask_media import medium_conflicts
-from chemspec.chem.molecules.parsing import mol_from_smarts
+from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.reactions import strategy
 
 EXAMPLES = Path(__file__).parents[2] / "assets" / "examples"
@@ -167,3 +167,16 @@ def test_of_several_solvents_only_the_one_that_reacts_is_named() -> None:
     for agents in (("C1CCOC1", "CO"), ("CO", "C1CCOC1"), ("ClCCl", "CO", "CCCCCC"), ("CC(=O)O", "CO")):
         conflicts = medium_conflicts(("O=C(Cl)c1ccccc1",), agents)
         assert [conflict.sentence.split()[0] for conflict in conflicts] == ["methanol"], agents
+
+
+def test_a_ketone_is_doubted_whatever_atom_of_the_flask_the_organometallic_carbon_is() -> None:
+    for flask in ("[CH3][Mg][Br].COC(=O)c1ccccc1", "COC(=O)c1ccccc1.[CH3][Mg][Br]"):
+        (sentence,) = flask_check.missing_or_conflicting(flask, "CC(=O)c1ccccc1")
+        assert "adds twice" in sentence
+
+
+def test_a_formyl_group_that_leaves_is_the_reductant_of_an_amination() -> None:
+    for flask, product in (("NC=O.O=C1CCCCC1", "NC1CCCCC1"), ("CC(=O)c1ccccc1.NC=O", "CC(N)c1ccccc1")):
+        step = strategy.strategy(flask, product)
+        assert step is not None
+        assert flask_laws.missing_electrons(step, mol_from_smiles(flask), mol_from_smiles(product)) == ""

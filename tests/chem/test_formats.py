@@ -405,3 +405,13 @@ def test_a_molfile_pasted_as_a_string_of_json_is_the_molfile() -> None:
     block = molfile("CCO")
     assert unescape_string(json.dumps(block)) == unescape_string(json.dumps(block) + ",") == block
     assert unescape_string(json.dumps(block).strip('"')) == block
+
+
+@pytest.mark.parametrize("arrows", [0, 1, 2])
+def test_a_reaction_step_that_names_no_arrow_is_read_by_what_it_names(arrows: int) -> None:
+    text = re.sub('ReactionStepArrows="30"', "", (TESTS / "chem" / "cases" / "scheme.cdxml").read_text("utf-8"))
+    arrow = re.search('<arrow id="30"[^>]*/>', text)
+    assert arrow
+    further = [arrow[0], arrow[0].replace('"30"', '"32"')][:arrows]
+    found = read(text.replace(arrow[0], "".join(further)), "retro")
+    assert found.smiles == chem.canonical("CC=O")

@@ -17,7 +17,7 @@ from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec import chem
-from chemspec.chem.reading.names import near_names, reagents
+from chemspec.chem.reading.names import additive, near_names, reagents
 from chemspec.chem.reading.names.packed import NameTable, Record, write_table
 
 FORMS = ("dibal-h", "platinum oxide")  # names whose two readings differ in hydrates or the state of a metal
@@ -150,3 +150,9 @@ def test_common_systematic_names_are_in_the_table(name: str, smiles: str) -> Non
 @pytest.mark.parametrize("name", table("chem/uncertain_names"))
 def test_names_that_mean_no_certain_molecule_are_not_read(name: str) -> None:
     assert reagents.find_by_name(name) is None
+
+
+@pytest.mark.parametrize(("numeral", "charge"), [("I", 1), ("II", 2), ("III", 3), ("IV", 4), ("V", 5), ("VI", 6)])
+def test_the_roman_numeral_of_a_metal_is_its_charge(numeral: str, charge: int) -> None:
+    found = additive.read(f"vanadium({numeral}) fluoride", lambda _: None)
+    assert chem.canonical(str(found)) == chem.canonical(".".join([f"[V+{charge}]", *["[F-]"] * charge]))

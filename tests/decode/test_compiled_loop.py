@@ -5,6 +5,7 @@ A planner makes the trees of `mixed` smaller in compiled code, and then only the
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,7 @@ from test_loop import EAGER, VOCAB, Illegal
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop
+from chemspec.decode.compiled.structures import copy_array
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.draft_planner import DraftPlanner
@@ -444,3 +446,10 @@ def test_a_decoder_that_it_does_not_know_is_left_to_python() -> None:
     assert answers(None) == answers(False)
     with pytest.raises(ValueError, match="the compiled loop cannot run"):
         answers(True)
+
+
+def test_numbers_of_compiled_code_are_copied_from_the_first_or_a_later_one() -> None:
+    numbers = array("i", [5, 6, 7, 8])
+    start, _ = numbers.buffer_info()
+    assert copy_array("i", start, 3) == numbers[:3] and copy_array("i", start, 2, 2) == numbers[2:]
+    assert copy_array("i", None, 3) == copy_array("i", start, 0) == array("i")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.compilers import needs_compiler
+from helpers.small import QUERIES, tiny_folder
 from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -455,3 +456,13 @@ def test_a_pause_of_earlier_queries_leaves_the_drafter_out_unless_drafting_is_fi
     for expected in (drafts, drafts, True):
         result = engine.predict(bench_queries("retro")[0], n=3, drafter="auto", drafting=drafting)
         assert any(step.drafted for step in result.trace.passes) == expected
+
+
+@pytest.mark.parametrize("drafting", ["planned", "fixed"])
+def test_only_runs_that_plan_their_drafts_are_left_out(
+    drafting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DraftHistory, "skip_run", lambda *_: True)
+    engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
+    found = engine.predict(QUERIES[0], decoder="greedy", n=1, drafter="copy", drafting=drafting)
+    assert any(step.drafted for step in found.trace.passes) == (drafting == "fixed")

@@ -537,3 +537,12 @@ def test_workbooks_and_structure_files_are_read_like_tables(tmp_path: Path) -> N
     agent = formats.to_rxn("O", "C").split("$MOL")[1]
     (tmp_path / "a.rxn").write_text("\n".join([*rxn, f"$MOL{agent}"]))
     assert read_queries(tmp_path / "a.rxn") == ["CCO>O>CC=O"]
+
+
+def test_answers_are_written_every_few_batches_unless_a_number_is_asked_for(tmp_path: Path) -> None:
+    queries = [f"{'C' * number}O" for number in range(1, 2 * writers.BATCHES + 1)]
+    for every, sizes in ((0, [writers.BATCHES] * 2), (None, [writers.BATCHES] * 2), (1, [1] * 2 * writers.BATCHES)):
+        seen: list[int] = []
+        more = {} if every is None else {"every": every}
+        run(queries, tmp_path / f"{every}.csv", written=lambda results, seen=seen: seen.append(len(results)), **more)
+        assert seen == sizes

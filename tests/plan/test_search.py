@@ -398,3 +398,10 @@ def test_the_closest_route_counts_missing_atoms_and_not_molecules(tmp_path: Path
         (route,) = search(tmp_path, model=Toy(table), bought=bought).routes
         left = [leaf.smiles for leaf in route.leaves if not leaf.stock]
         assert sorted(left) == sorted(str(chem.canonical(item)) for item in missing)
+
+
+def test_of_two_closest_routes_that_cost_the_same_the_first_is_shown(tmp_path: Path) -> None:
+    ways = [("CC(=O)Cl.NCCCCCC", 0.4), ("CC(=O)Br.NCCCCCC", 0.4)]
+    model = Toy({str(chem.canonical("CC(=O)NCCCCCC")): ways})
+    (route,) = search(tmp_path, target="CC(=O)NCCCCCC", model=model, bought=["CC(=O)Cl", "CC(=O)Br"]).routes
+    assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical("NCCCCCC")]

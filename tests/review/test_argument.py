@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from chemspec import chem
-from chemspec.chem.reactions.root_align import write_in_order_of
+from chemspec.chem.reactions.root_align import smiles_variants_of_query, write_in_order_of
 from chemspec.engine.engine import Engine
 from chemspec.engine.scoring import ScoredAnswer, ScoredToken
 from chemspec.precedents import Conditions, Found
@@ -120,6 +121,8 @@ def test_precursors_are_scored_without_the_agents_beside_them(retro: Engine) -> 
     words = [variation.change for variation in found.variations]
     assert any("must break" in change for change in words) and any("another atom" in change for change in words)
     assert all(variation.first for variation in found.variations)
+    spellings = smiles_variants_of_query("CC(=O)Nc1ccc(O)cc1", argument.MAX_VARIATIONS, Random(0))
+    assert all(word.endswith(f"of {len(spellings) - 1})") for word in words if "another atom" in word)
 
 
 def test_what_the_vocabulary_lacks_is_named(forward: Engine) -> None:

@@ -51,6 +51,8 @@ PRICED = {
     "SMILES,250mg USD,1g USD,5g USD\nNc1ccccc1,25,60,200\n": "25.00 USD/250 mg",
     "SMILES,usd_per_gram\nNc1ccccc1,3.2\n": "3.20 USD/g",
     "SMILES;Preis pro Gramm\nNc1ccccc1;1,50 €\n": "1.50 EUR/g",
+    "CAS,每克价格(元)\n62-53-3,12\n": "12.00 CNY/g",
+    "CAS;Preis je g (EUR)\n62-53-3;1,50\n": "1.50 EUR/g",
 }
 
 
