@@ -180,3 +180,7 @@ def test_a_formyl_group_that_leaves_is_the_reductant_of_an_amination() -> None:
         step = strategy.strategy(flask, product)
         assert step is not None
         assert flask_laws.missing_electrons(step, mol_from_smiles(flask), mol_from_smiles(product)) == ""
+
+
+def test_an_epoxide_that_stays_has_no_part_in_the_check_of_one_that_opens() -> None:
+    assert check("C1OC1CCCCC1CO1.CN", "CNCC(O)CCCCC1CO1") == ()

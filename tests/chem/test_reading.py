@@ -57,3 +57,9 @@ def test_a_bridgehead_nitrogen_is_read_without_its_stereo_and_says_so(mark: str)
     assert found.smiles == "C=C[C@H]1CN2CC[C@H]1C[C@@H]2[C@H](O)c1ccnc2ccc(OC)cc12"
     assert any("nitrogen left out" in note for note in found.notes)
     assert "[N@" in read("CCC[N@+](C)(CC)c1ccccc1").smiles  # a stereocentre of its own
+
+
+def test_a_paragraph_has_twelve_words_or_more() -> None:
+    words = "Benzoic acid (1.0 g) was stirred with aniline (0.8 g) at reflux."
+    assert len(words.split()) == 12
+    assert "paragraph" in " ".join(read(words, "forward").notes)

@@ -99,3 +99,10 @@ def test_the_isomer_of_a_product_that_leaves_its_centres_open_keeps_the_law() ->
         step = strategy(str(chem.canonical(reactants)), str(chem.canonical(product)))
         mirrored = "".join({"@": "@@", "@@": "@"}.get(part, part) for part in re.split("(@+)", lawful))
         assert step and step.completed in (chem.canonical(lawful), chem.canonical(mirrored)), product
+
+
+def test_that_an_open_centre_inverts_is_told_where_the_molecule_has_another_centre() -> None:
+    for rest, told in (("CCC(C)C", True), ("CC(C)C", False)):  # with one centre both hands are the same racemate
+        azide = "[N-]=[N+]=[N-].[Na+]"
+        step = strategy(str(chem.canonical(f"{rest}C(C)Br.{azide}")), str(chem.canonical(f"{rest}C(C)N=[N+]=[N-]")))
+        assert step and ("invert" in step.left_open) == told

@@ -134,3 +134,20 @@ def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:
         assert rule.product is not None and None not in rule.reactants, rule.name
         assert rule.sentence.endswith(".")
         assert not rule.reagents or Chem.MolFromSmiles(rule.reagents), rule.name
+
+
+@pytest.mark.parametrize("reaction", ["c1ccc(CN2CCCC2)cc1>>c1ccc(N2CCCC2)cc1", "C1CCOCC1>>C1CCOC1"])
+def test_a_carbon_that_is_cut_out_of_a_chain_is_no_leaving_group(reaction: str) -> None:
+    assert of(reaction).leaving == ""
+
+
+def test_aluminium_gives_its_methyl_group_rather_than_a_solvent() -> None:
+    flask, ketone = str(chem.canonical("C[Al](C)C.CN(C)C=O.O=C(Cl)c1ccccc1")), "CC(=O)c1ccccc1"
+    step = strategy(flask, ketone)
+    assert step
+    methyl = Chem.MolFromSmiles(flask).GetAtomWithIdx(step.origin[0])
+    assert [near.GetSymbol() for near in methyl.GetNeighbors()] == ["Al"]
+
+
+def test_without_a_double_bond_that_turns_none_is_listed() -> None:
+    assert of("C/C=C/C(=O)O.CO>>C/C=C/C(=O)OC").flipped == ()

@@ -301,3 +301,8 @@ def test_drafts_of_a_table_that_copies_save_most_passes(name: str) -> None:
         assert len(others) == 24
         assert len(own) <= 4
         assert all(span.span is not None for step in own for span in step.spans)
+
+
+def test_copy_proposes_one_position_unless_asked_for_more() -> None:
+    assert len(smiles_after("CCOCCN", "CC")) == 1
+    assert len(smiles_after("CCOCCN", "CC", count=2)) == 2

@@ -216,3 +216,11 @@ def facts(file: Path) -> Any:
 @pytest.mark.parametrize(("targets", "wanted", "most"), [(1, 0, 1), (3, 0, 1), (3, 2, 2), (3, 9, 3), (10**6, 0, 10**6)])
 def test_processes_fit_the_number_of_targets(targets: int, wanted: int, most: int) -> None:
     assert 1 <= workers.choose_workers(targets, wanted) <= most
+
+
+def test_a_file_of_lines_that_nobody_knows_is_refused_and_kept(call: Any, tmp_path: Path) -> None:
+    out = tmp_path / "plans.jsonl"
+    out.write_text("precious\n")
+    refused = call(*TARGETS, "-o", out)
+    assert refused.exit_code == 2 and "settings are unknown" in " ".join(refused.output.split())
+    assert out.read_text() == "precious\n"

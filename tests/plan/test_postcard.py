@@ -74,7 +74,12 @@ def test_all_that_a_route_says_is_on_the_page() -> None:
     assert QUESTION in said.replace(" ", "")
 
 
-@pytest.mark.parametrize("route", [chain(1), BRANCHED, chain(5), chain(20)], ids=["one", "branched", "five", "twenty"])
+LONG = Route(made("C" * 70 + "O", Node("C" * 70 + "Cl", "common")))  # in no line at full size
+
+
+@pytest.mark.parametrize(
+    "route", [chain(1), BRANCHED, chain(5), chain(20), LONG], ids=["one", "branched", "five", "twenty", "long"]
+)
 def test_everything_lies_inside_the_page_and_texts_do_not_overlap(route: Route) -> None:
     picture = to_postcard(route, "Route 1", {}, QUESTION)
     font, boxes = sans(), []
@@ -88,6 +93,13 @@ def test_everything_lies_inside_the_page_and_texts_do_not_overlap(route: Route) 
     for number, (left, top, right, low) in enumerate(boxes):
         for other in boxes[:number]:
             assert not (left < other[2] - 1 and other[0] < right - 1 and top < other[3] - 1 and other[1] < low - 1)
+
+
+def test_a_small_molecule_takes_no_more_room_than_its_caption() -> None:
+    items = to_postcard(Route(made("CO", Node("CBr", "common"))), "Route 1").items
+    (caption,) = [item for item in items if item.text == "methanol" and item.anchor == "middle"]
+    tip = max(x for item in items for x, _ in item.corners)
+    assert caption.side - tip < 5.8 * caption.size, "the arrow ends beside the word"
 
 
 def test_names_of_others_do_no_harm_in_any_format() -> None:

@@ -237,6 +237,19 @@ def test_extraction_is_exact_where_a_likelier_route_is_elsewhere(tmp_path: Path)
     assert listed.signature == ranked[best].signature
 
 
+def test_routes_through_a_deep_intermediate_count_no_way_around_it(tmp_path: Path) -> None:
+    """The likeliest ways to the target and to what is above the intermediate leave it out."""
+    target, above, way = "CCCCCCCC", "CCCCCCC", "CCCCCC"
+    table = {
+        target: [*((f"{'C' * length}O.CCCCCO", 0.1) for length in range(3, 9)), (f"{above}.CO", 0.05)],
+        above: [("CCO.CCCCCO", 0.9), (f"{way}.CO", 0.1)],
+        way: [("CCO.CCCCO", 0.9)],
+    }
+    bought = ["C" * length + "O" for length in range(1, 9)]
+    found = search(tmp_path, target=target, model=Toy(table), bought=bought, through=way, routes=1)
+    assert [way in molecules(route.signature) for route in found.routes] == [True]
+
+
 def test_what_looks_like_the_required_intermediate_is_expanded_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

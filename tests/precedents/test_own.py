@@ -59,3 +59,9 @@ def test_kept_reactions_are_precedents_before_those_of_patents(tmp_path: Path, m
     assert again.same is not None and len(installed()) == len(public)
     own.forget_table("our-amides")
     assert installed().find(*question) == before and not own.kept_tables()
+
+
+def test_reactants_and_agents_that_are_too_much_together_are_a_fault_of_their_row() -> None:
+    flask = ".".join(["c1ccccc1"] * 70), ".".join(["Cc1ccccc1"] * 70)  # either of them can be read
+    read = own.read_reactions([">".join((*flask, "CCc1ccccc1"))])
+    assert (read.reactions, dict(read.faults)) == ((), {1: "one side of the reaction cannot be read"})

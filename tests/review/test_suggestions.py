@@ -54,3 +54,11 @@ def test_an_answer_set_aside_must_be_more_probable_than_the_first_to_say_that_no
         shown: Any = [SimpleNamespace(best=best, probability=0.3, variants=None)]
         warning = suggestions.doubt_warning("forward", "CO.CN", cast(Any, SimpleNamespace(distinct=distinct)), shown)
         assert warning.startswith("The model predicts no reaction") == is_said
+
+
+def test_a_single_molecule_is_warned_of_below_high_confidence_only() -> None:
+    for probability, warned in ((suggestions.CONFIDENT - 0.01, True), (suggestions.CONFIDENT, False)):
+        shown: Any = [SimpleNamespace(probability=probability, best=SimpleNamespace(probability=1.0), variants=None)]
+        result: Any = SimpleNamespace(distinct=None)
+        warning = suggestions.doubt_warning("forward", "CCO", result, shown)
+        assert ("Only one molecule" in warning) == warned

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,10 +24,12 @@ pytest.importorskip("fastapi")
 from chemspec.chem.molecules import parsing
 from chemspec.client import Client
 from chemspec.engine.engine import Engine
-from chemspec.service import pools, service
+from chemspec.service import pools, queued_model, service
 from chemspec.service.limits import RefusedError
 from chemspec.service.pools import WorkPool
+from chemspec.service.queued_model import QueuedModel
 from chemspec.service.scheduler import Deadline
+from chemspec.settings import DecodeSettings
 
 HOW: dict[str, Any] = {"task": "retro", "n": 5, "max_len": 12, "distinct": True}
 ASK: dict[str, Any] = {"queries": QUERIES[1], **HOW}  # with valid answers, so that there are forward checks
@@ -41,6 +44,31 @@ class Shut(Gated):
         while not self.gate.wait(0.002):
             before_pass()
         return self._engine.decode(ready, settings, before_pass=before_pass, **how)
+
+
+def test_queries_that_a_busy_loop_took_too_late_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queued_model, "LOOP_SECONDS", 0.01)
+    loop, free, queued = asyncio.new_event_loop(), threading.Event(), []
+
+    async def submit(*asked: Any) -> list[Any]:
+        await asyncio.sleep(0.02)
+        queued.append(asked)
+        return []
+
+    asking: Any = SimpleNamespace(
+        limits=SimpleNamespace(queries=8), engine=lambda *_: ("retro", None), submit=submit, results=submit
+    )
+    model = QueuedModel(asking, "retro", Deadline.after(0.0), loop, loop.create_future())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    loop.call_soon_threadsafe(free.wait)
+    with pytest.raises(RefusedError):
+        model.predict(["CCO"], DecodeSettings())
+    loop.call_soon_threadsafe(loop.call_later, 0.1, loop.stop)
+    free.set()
+    thread.join(HURRY)
+    loop.close()
+    assert not queued
 
 
 # --- reviews ---------------------------------------------------------------------------------------

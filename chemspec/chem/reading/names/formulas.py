@@ -180,12 +180,13 @@ class _Reader:
             group = group.before[0]
         free = sum(group.free.values())
         oxygen = group.mol.GetNumAtoms() == 1 and group.mol.GetAtomWithIdx(0).GetSymbol() == "O"
-        if oxygen and count == 1 and part.current is not None and free == 2:  # P(O) and S(O)
+        if oxygen and part.current is not None and free == 2:  # P(O), S(O) and S(O)2
             atom = part.mol.GetAtomWithIdx(part.current)
             if atom.GetSymbol() not in "PS":
                 raise _OpenBondError
-            part.free[part.current] += 2
-            part.attach(group, part.current, 2)
+            for _ in range(count):
+                part.free[part.current] += 2
+                part.attach(group, part.current, 2)
         elif free == 2 and not group.before:
             for _ in range(count):  # (CH2)3
                 part.extend(group, 1)
