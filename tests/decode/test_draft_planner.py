@@ -251,6 +251,22 @@ def test_a_run_leaves_what_its_passes_took_to_the_next(curve: CostCurve, compile
     assert (set(history.factors) == {1.0}) is (curve is TILES)
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+def test_a_drafter_whose_drafts_are_never_worth_a_node_is_asked_ever_more_rarely(compiled: bool) -> None:
+    drafter, table, length = Wrong(), Table(1, vocab_size=VOCAB, copying=30.0), 100
+    _, (passes,) = run(
+        lambda _: greedy_search(max_len=length),
+        [SOURCE * 6],
+        table,
+        drafter,
+        max_len=length,
+        budget=16,
+        compiled=compiled,
+        planner=DraftPlanner.for_drafter(drafter, DEAR, DraftHistory()),
+    )
+    assert 0 < drafter.asked < len(passes) / 2, (drafter.asked, len(passes))
+
+
 # Choices -----------------------------------------------------------------------------------------
 
 
