@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from helpers.compilers import needs_compiler
@@ -33,6 +34,7 @@ from chemspec.decode.draft_planner import (
     token_class,
 )
 from chemspec.decode.parking import ParkingGaps
+from chemspec.decode.query_state import DraftTree
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
@@ -482,3 +484,12 @@ def test_only_runs_that_plan_their_drafts_are_left_out(
     engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
     found = engine.predict(QUERIES[0], decoder="greedy", n=1, drafter="copy", drafting=drafting)
     assert any(step.drafted for step in found.trace.passes) == (drafting == "fixed")
+
+
+def test_a_node_of_a_look_ahead_that_no_draft_gave_is_as_probable_as_the_one_before_it() -> None:
+    seen: list[float] = []
+    planner = SimpleNamespace(min_probability=0.0, choose=lambda odds: seen.extend(odds) or len(odds))
+    query = SimpleNamespace(requested={(2,): None}, scores={})
+    tree = DraftTree(cast(Any, query), NoDrafts(), cast(Any, SimpleNamespace(planner=planner, budget=9)))
+    tree.add_look_ahead(lambda *_: [(2, 5), (2, 5, 6)], [])
+    assert seen == [1.0, 1.0] and [*tree.added] == [(2, 5), (2, 5, 6)]

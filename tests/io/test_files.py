@@ -540,9 +540,11 @@ def test_workbooks_and_structure_files_are_read_like_tables(tmp_path: Path) -> N
 
 
 def test_answers_are_written_every_few_batches_unless_a_number_is_asked_for(tmp_path: Path) -> None:
-    queries = [f"{'C' * number}O" for number in range(1, 2 * writers.BATCHES + 1)]
-    for every, sizes in ((0, [writers.BATCHES] * 2), (None, [writers.BATCHES] * 2), (1, [1] * 2 * writers.BATCHES)):
+    how, few = replace(HOW, batch_size=2), 2 * writers.BATCHES
+    queries = [f"{'C' * number}O" for number in range(1, 2 * few + 1)]
+    for every, sizes in ((0, [few] * 2), (None, [few] * 2), (1, [1] * 2 * few)):
         seen: list[int] = []
         more = {} if every is None else {"every": every}
-        run(queries, tmp_path / f"{every}.csv", written=lambda results, seen=seen: seen.append(len(results)), **more)
+        note = lambda results, seen=seen: seen.append(len(results))  # noqa: E731
+        run(queries, tmp_path / f"{every}.csv", how=how, written=note, **more)
         assert seen == sizes

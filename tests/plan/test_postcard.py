@@ -23,7 +23,7 @@ from chemspec import chem
 from chemspec.chem.formats import Input, read_any
 from chemspec.chem.reading import chemdraw
 from chemspec.depict.font import sans
-from chemspec.plan import depict
+from chemspec.plan import depict, postcard
 from chemspec.plan.expand import Proposal
 from chemspec.plan.export import PlanFile
 from chemspec.plan.postcard import DPI, EDGE, HEIGHT, WIDTH, postcard_file, to_postcard
@@ -193,3 +193,9 @@ def test_chemdraw_and_we_read_a_route_back() -> None:
 )
 def test_the_year_of_a_patent_follows_from_its_number(number: str, year: str) -> None:
     assert patent_year(number) == year
+
+
+def test_an_arrow_with_nothing_above_it_takes_no_room_for_molecules() -> None:
+    node = made(AMIDE, Node(ACID), Node("N"))
+    bare, laden = (postcard._arrow(node, needed, Route(node), {}, 1.0) for needed in ((), (Node("N", "common"),)))
+    assert bare.above == 5.0 < laden.above
