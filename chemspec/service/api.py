@@ -65,8 +65,8 @@ def create_app(service: Service) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
-    _add_error_handlers(app, service)
     router = APIRouter()
+    _add_error_handlers(app, service, router)
     _add_routes(router, service)
     _add_review_route(router, service)
     add_text_routes(router, service)
@@ -252,7 +252,7 @@ def _model_info(name: str, engine: Engine) -> dict[str, Any]:
     }
 
 
-def _add_error_handlers(app: FastAPI, service: Service) -> None:
+def _add_error_handlers(app: FastAPI, service: Service, router: APIRouter) -> None:
     def problem(error: RefusedError) -> JSONResponse:
         if error.status in (413, 429, 503, 504):
             service.metrics.refused.labels(error.code).inc()
@@ -270,7 +270,7 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
             response = error_response(error.status_code, UNROUTED[error.status_code], message)
             response.headers.update(error.headers or {})
             if error.status_code == 405:  # Starlette names the methods of the first route of a path only
-                matching = (route for route in app.routes if route.matches(request.scope)[0] is not Match.NONE)
+                matching = (route for route in router.routes if route.matches(request.scope)[0] is not Match.NONE)
                 methods = {method for route in matching for method in getattr(route, "methods", ())}
                 response.headers["Allow"] = ", ".join(sorted(methods))
             return response

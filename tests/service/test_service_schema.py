@@ -107,6 +107,11 @@ def test_every_request_has_an_example_that_is_answered(running: Running) -> None
             assert status in (200, 202), (path, answer)
 
 
+def test_a_method_that_a_path_has_not_is_answered_with_all_that_it_has(running: Running) -> None:
+    status, problem, headers = running.send("PUT", "/v1/plan/nobody", {})
+    assert (status, problem["code"], headers["allow"]) == (405, "method", "DELETE, GET")
+
+
 def test_the_options_of_the_client_are_the_fields_of_the_service(running: Running) -> None:
     schemas = running.send("GET", "/openapi.json")[1]["components"]["schemas"]
     fields_of = {*schemas["PredictQuestion"]["properties"], *schemas["ReviewQuestion"]["properties"]}
