@@ -13,6 +13,7 @@ from chemspec.system.files import write_bytes_atomic
 
 MEASUREMENTS_FILE = "evaluation.json"
 MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a faster precision
+MIN_FOR_ONE = 200  # reactions of which one more or less says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,7 @@ def store_measurements(
 def int8_is_usable(folder: Path) -> bool:
     """Return whether int8 loses at most `MAX_ACCURACY_LOSS` at every k, on the same reactions and weights as fp32.
 
-    Of 200 reactions or more it may lose one, which says no more than none.
+    Of `MIN_FOR_ONE` reactions or more it may lose one, which says no more than none.
 
     The page Models reports a model card that is damaged.
     """
@@ -103,7 +104,7 @@ def int8_is_usable(folder: Path) -> bool:
             return False
         # Shares of the same number of reactions: a difference of exactly the limit must not fail by rounding.
         losses = [top["value"] - fast["top"][k]["value"] for k, top in exact["top"].items()]
-        allowed = max(MAX_ACCURACY_LOSS, 1 / count) if (count := exact["reactions"]) >= 200 else MAX_ACCURACY_LOSS
-        return max(losses, default=0.0) <= allowed + 1e-9
+        share = 1 / exact["reactions"] if exact["reactions"] >= MIN_FOR_ONE else 0.0
+        return max(losses, default=0.0) <= max(MAX_ACCURACY_LOSS, share) + 1e-9
     except (KeyError, TypeError, ValueError):
         return False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from chemspec.io.spreadsheets import table_to_csv
-from chemspec.plan.orders import leaf_price
+from chemspec.plan.orders import route_price
 from chemspec.plan.routes import Plan
 
 COLUMNS = (
@@ -21,13 +21,13 @@ def library_row(plan: Plan, target: str) -> dict[str, Any]:
     if not plan.routes:
         return row
     route = plan.routes[0]
-    prices = [leaf_price(leaf) for leaf in route.leaves]
+    unpriced, price = route_price(route)
     return row | {
         "steps": len(route.steps),
         "longest_line": route.depth,
         "weakest_step": round(route.weakest, 4),
         "probability": round(route.score, 6),
-        "price": f"{sum(price[0] for price in prices if price):.2f}" if all(prices) else "",
+        "price": "" if unpriced else f"{price:.2f}",
         "building_blocks": " ".join(leaf.smiles for leaf in route.leaves),
         "not_in_stock": " ".join(leaf.smiles for leaf in route.leaves if not leaf.stock),
         "intermediates": [node.smiles for node in route.steps if node.smiles != plan.target],

@@ -16,11 +16,8 @@ from chemspec.replay.timing import LEGEND, Lane
 WIDTH = 960
 MARGIN = 28
 CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
-GAP, PADDING, MIN_CHARS = (
-    6.0,
-    2.5,
-    8,
-)  # gap of two passes; of a framed token to its frame; shortest run that is broken, in characters
+GAP, PADDING = 6.0, 2.5  # of two passes; of a framed token to its frame
+MIN_CHARS = 8  # characters of the shortest run that is broken
 BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
 PLAY_SECONDS, HOLD_SECONDS = 4.5, 1.5  # seconds of the slowest lane, and of the complete picture

@@ -348,13 +348,13 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
-    if check and _leaves_stereo_open(check, right):
-        pass  # told in the notes
-    elif check and check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
+    if check is None or _leaves_stereo_open(check, right):  # the notes say so
+        return
+    if check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
         yield "the forward model expects another stereoisomer"
-    elif check and check.verdict == "differs":
+    elif check.verdict == "differs":
         yield f"the forward model {'expects another' if check.product else 'gives no'} product"
-    elif check and check.verdict == "unsure":
+    elif check.verdict == "unsure":
         yield f"the forward model is unsure of it ({format_percent(check.probability)})"
 
 

@@ -314,12 +314,16 @@ def hard_text(number: int) -> str:
     return "C" * (number % 40 + 1) + "N" * (number // 40) + "c1ccccc1" * 10
 
 
-def test_few_texts_of_a_request_may_be_hard_to_read(
-    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that are tried in a process of their own, which none answers here."""
     parsing.try_in_process.cache_clear()
-    tried: list[str] = []
-    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+    texts: list[str] = []
+    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: texts.append(text) or "")
+    return texts
+
+
+def test_few_texts_of_a_request_may_be_hard_to_read(engines: dict[str, Engine], tried: list[str]) -> None:
     queries = [text for number in range(40) for text in (hard_text(number), "CC(")]
     with serving({"retro": engines["retro"]}) as running:
         client = running.client()
@@ -455,12 +459,7 @@ def test_a_flood_of_reviews_is_answered_and_sigterm_ends_the_process(tmp_path: P
         assert process.stop(signal.SIGTERM) == 0
 
 
-def test_few_names_of_a_request_may_be_hard_to_read(
-    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parsing.try_in_process.cache_clear()
-    tried: list[str] = []
-    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+def test_few_names_of_a_request_may_be_hard_to_read(engines: dict[str, Engine], tried: list[str]) -> None:
     with serving({"retro": engines["retro"]}) as running:
         read = running.send("POST", "/v1/names", {"texts": [hard_text(number) for number in range(30)]})[1]["results"]
     unread = [result["fault"] for result in read if result["fault"] and result["fault"]["message"] == service.UNREAD]

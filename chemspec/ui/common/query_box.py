@@ -24,10 +24,8 @@ from chemspec.ui.common.escaping import Html, join, tag
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
 BOX_LABELS = {"forward": "Everything in the reaction mixture", "retro": "The molecule to make"}
 PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
-STEPPED_DECODERS, MAX_STEPPED_BEAM = (
-    ("greedy", "beam", "sbs"),
-    50,
-)  # searches that the depth Step through shows, and how wide
+STEPPED_DECODERS = ("greedy", "beam", "sbs")  # searches that the depth Step through shows
+MAX_STEPPED_BEAM = 50  # and how wide
 MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
 MAX_CHOICES = 6  # buttons for what a doubtful name may mean
 MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_any` takes no longer ones
