@@ -19,13 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chemspec import evaluation
 from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, read_queries
 from chemspec.bench.sweep import Row, Setting, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters, weights_megabytes
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
+from chemspec.evaluation.measurements import read_measurements
 from chemspec.io import tables
 from chemspec.io.writers import result_document
 from chemspec.model import checkpoint
@@ -209,7 +209,7 @@ def _undrafted_rows(
 
 def card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
     """Return A's tables 1 and 4: the paper's accuracy, and that of `evaluate` for these weights, if measured."""
-    counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
+    counted = read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
         return []
     paper = FIGURES["accuracy"][engine.task]

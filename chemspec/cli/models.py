@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli.base import command
-from chemspec.evaluation import EvaluationSettings
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import check_task
 from chemspec.terminal import console

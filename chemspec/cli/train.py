@@ -9,7 +9,7 @@ import typer
 from chemspec.cli import options as opt
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.data.settings import PreparationSettings
-from chemspec.evaluation import CalibrationSettings
+from chemspec.evaluation.settings import CalibrationSettings
 from chemspec.system import extras
 from chemspec.terminal import console
 from chemspec.train.settings import DistilSettings, DrafterFitSettings, FineTuneSettings, RunSettings

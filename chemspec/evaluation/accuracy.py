@@ -10,7 +10,6 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-import chemspec.evaluation as evaluation
 from chemspec.chem import canonical
 from chemspec.chem.molecules.salts import normal_form
 from chemspec.chem.reactions.stoichiometry import strategy_of_step
@@ -19,7 +18,8 @@ from chemspec.data.reactions import canonical_pair
 from chemspec.data.settings import find_test_file
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import EvaluationSettings
+from chemspec.evaluation.measurements import require_folder, store_measurements
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task, check_range
 from chemspec.tasks import TASKS, check_task
@@ -90,7 +90,7 @@ def evaluate_model(
     """
     task, file = engine.task, settings.file
     if keep:
-        evaluation.require_folder(engine.folder)
+        require_folder(engine.folder)
     if file is None:
         file = find_test_file(settings.source, task, "give a file of held-out reactions with --file")
     reactions = read_known_reactions(file, task, limit=settings.limit, seed=settings.seed)
@@ -114,7 +114,7 @@ def evaluate_model(
     measured["file"] = file.name
     if keep:
         names = [name] + ["classes"] * bool(name == "accuracy" and measured["top1_by_class"])
-        evaluation.store_measurements(engine.folder, names, measured, digest=engine.digest, command=keep)
+        store_measurements(engine.folder, names, measured, digest=engine.digest, command=keep)
     return measured
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import chemspec.evaluation as evaluation
 from chemspec.engine.confidence import (
     Confidence,
     apply_calibration,
@@ -17,8 +16,9 @@ from chemspec.engine.confidence import (
     negative_log_likelihood,
 )
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import CalibrationSettings
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file, read_known_reactions, read_test_reactions
+from chemspec.evaluation.measurements import require_folder, store_measurements
+from chemspec.evaluation.settings import CalibrationSettings
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
 from chemspec.types import Progress, ignore, upgrade_prediction
@@ -39,7 +39,7 @@ def calibrate_model(
     of the task's validation set, held-out ones, or both; or without valid answers.
     """
     task, queries, seed, n, heldout = engine.task, settings.queries, settings.seed, settings.n, settings.heldout
-    evaluation.require_folder(engine.folder)
+    require_folder(engine.folder)
     reactions: list[KnownReaction] = []
     if not heldout or (settings.source and TASKS.lookup(task).test):
         remedy = "give held-out reactions with --heldout"
@@ -59,7 +59,7 @@ def calibrate_model(
     document = {"model": engine.name, "digest": engine.digest, "made": made, **report}
     if keep:
         measured = {**document, "numbers": NUMBERS}
-        evaluation.store_measurements(engine.folder, ["reliability"], measured, digest=engine.digest, command=keep)
+        store_measurements(engine.folder, ["reliability"], measured, digest=engine.digest, command=keep)
     return document
 
 

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import default_model, installed_models, model_folder
-from chemspec.evaluation import int8_is_usable
+from chemspec.evaluation.measurements import int8_is_usable
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings, Task
 

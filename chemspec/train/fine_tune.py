@@ -23,9 +23,10 @@ from chemspec.data.settings import DataSettings, PreparationSettings
 from chemspec.engine.confidence import Confidence
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder, own_models_dir, own_versions
-from chemspec.evaluation import accuracy, store_measurements
+from chemspec.evaluation import accuracy
 from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.evaluation.calibration import NUMBERS, RAW, TEMPERATURE, collect_outcomes, fit_calibration
+from chemspec.evaluation.measurements import store_measurements
 from chemspec.model import checkpoint
 from chemspec.model.manifest import write_manifest
 from chemspec.precedents import installed

@@ -15,7 +15,7 @@ from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import require_folder
+from chemspec.evaluation.measurements import require_folder
 from chemspec.model.manifest import refresh_manifest
 from chemspec.settings import DecodeSettings, TrainSettings
 from chemspec.tokenizer import BOS, EOS

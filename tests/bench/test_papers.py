@@ -14,11 +14,11 @@ from helpers.small import QUERIES
 from helpers.small_bench import bench_papers, folder_with_drafters, papers_in_small
 from rich.console import Console
 
-from chemspec import evaluation
 from chemspec.bench import papers
 from chemspec.bench.settings import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.measurements import store_measurements
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.terminal import console
@@ -151,7 +151,7 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     engine = Engine.load(home / "forward", threads=1)
     counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
     for digest, rows in (("another", 0), (engine.digest, 2)):
-        evaluation.store_measurements(
+        store_measurements(
             engine.folder,
             ["accuracy"],
             counted,

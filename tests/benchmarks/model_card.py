@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from helpers.scripts import script
 
-from chemspec import evaluation
 from chemspec.engine.registry import model_folder
+from chemspec.evaluation.measurements import MEASUREMENTS_FILE, read_measurements
 from chemspec.io import tables
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.tasks import TASKS, check_task
@@ -45,7 +45,7 @@ def fill(folder: Path, digest: str) -> list[str]:
         raise ValueError(
             f"{file} is missing; write one, with <!-- accuracy --> and <!-- end accuracy --> where tables go"
         )
-    text, measurements = file.read_text(encoding="utf-8"), evaluation.read_measurements(folder)
+    text, measurements = file.read_text(encoding="utf-8"), read_measurements(folder)
     problems = []
     for name, draw in SECTIONS.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
@@ -66,9 +66,7 @@ def fill(folder: Path, digest: str) -> list[str]:
             try:
                 body = draw(section)
             except (KeyError, TypeError) as error:
-                raise ValueError(
-                    f"{folder / evaluation.MEASUREMENTS_FILE}: {name} lacks {error}; measure it again"
-                ) from error
+                raise ValueError(f"{folder / MEASUREMENTS_FILE}: {name} lacks {error}; measure it again") from error
         text = pattern.sub(lambda match, body=body: f"{match[1]}{body}{match[2]}", text)  # type: ignore[misc]
     partial = file.with_suffix(".md.partial")
     partial.write_text(text, encoding="utf-8")

@@ -25,7 +25,6 @@ from chemspec.cli import options as opt
 from chemspec.data.settings import require_data_folder
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import (
     RANKS,
     KnownReaction,
@@ -34,6 +33,7 @@ from chemspec.evaluation.accuracy import (
     read_predictions,
     wilson_interval,
 )
+from chemspec.evaluation.measurements import store_measurements
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.review.forward_check import FORWARD_SETTINGS, REAGENT_SETTINGS, gives_target
 from chemspec.terminal import console

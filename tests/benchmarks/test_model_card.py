@@ -13,11 +13,11 @@ from benchmarks.wrong_answers import count_error_kinds
 from helpers.paths import ROOT
 from helpers.small import QUERIES, tiny_folder
 
-from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluation import EvaluationSettings
 from chemspec.evaluation.accuracy import KnownReaction, evaluate_model, score_predictions
 from chemspec.evaluation.calibration import NUMBERS, fit_calibration
+from chemspec.evaluation.measurements import MEASUREMENTS_FILE, read_measurements, store_measurements
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str = "accuracy", digest: str = "d", **more: Any) -> None:
-    evaluation.store_measurements(folder, [name], measured(**more), digest=digest, command="chemspec it", today=TODAY)
+    store_measurements(folder, [name], measured(**more), digest=digest, command="chemspec it", today=TODAY)
 
 
 def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
     assert "old" not in text
     assert "2026-11-21 by `chemspec it`" in text and "USPTO-50K test part" in text
     assert "| top-1 | 50.0% (9.5% to 90.5%) |" in text
-    assert evaluation.read_measurements(folder)["accuracy"]["top"]["1"]["value"] == 0.5  # the page Models reads it
+    assert read_measurements(folder)["accuracy"]["top"]["1"]["value"] == 0.5  # the page Models reads it
     before = text
     assert not model_card.fill(folder, "d") and (folder / "card.md").read_text() == before
     put(folder)  # the same numbers again
@@ -67,10 +67,10 @@ def test_numbers_of_other_weights_are_taken_out(folder: Path) -> None:
 
 
 def test_what_is_broken_is_named(folder: Path) -> None:
-    (folder / evaluation.MEASUREMENTS_FILE).write_text("[")
+    (folder / MEASUREMENTS_FILE).write_text("[")
     with pytest.raises(ValueError, match=r"evaluation\.json cannot be read"):
         model_card.fill(folder, "d")
-    (folder / evaluation.MEASUREMENTS_FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
+    (folder / MEASUREMENTS_FILE).write_text(json.dumps({"accuracy": {"digest": "d", "top": {}}}))
     with pytest.raises(ValueError, match="accuracy lacks"):
         model_card.fill(folder, "d")
     (folder / "card.md").write_text("<!-- accuracy -->\n")
@@ -111,7 +111,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     digest = digest_of_folder(folder)
     assert digest == engine.digest
     for name, section in sections.items():
-        evaluation.store_measurements(folder, [name], section, digest=digest, command="c", today=TODAY)
+        store_measurements(folder, [name], section, digest=digest, command="c", today=TODAY)
     places = "".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in sections)
     (folder / "card.md").write_text(f"# m\n{places}")
     assert model_card.fill(folder, digest) == []
@@ -125,9 +125,9 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["forward", "retro"])
 def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path) -> None:
     folder = ROOT / "assets" / "models" / name
-    if not (folder / evaluation.MEASUREMENTS_FILE).is_file():
+    if not (folder / MEASUREMENTS_FILE).is_file():
         pytest.skip(f"{folder} holds no measurements")
-    for file in ("card.md", evaluation.MEASUREMENTS_FILE):
+    for file in ("card.md", MEASUREMENTS_FILE):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
     model_card.fill(tmp_path, digest_of_folder(folder))
     assert (tmp_path / "card.md").read_text() == (folder / "card.md").read_text()

@@ -22,8 +22,8 @@ import chemspec.chem as chem
 from chemspec.cli import options as opt
 from chemspec.data.settings import find_test_file
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import normalise_result, read_known_reactions, read_predictions
+from chemspec.evaluation.measurements import store_measurements
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, check_task

@@ -28,9 +28,9 @@ import torch
 from chaos import more_kills
 from helpers.small import QUERIES, TOKENIZER, tiny_folder
 
-from chemspec import evaluation
 from chemspec.engine.confidence import Confidence
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.measurements import read_measurements, store_measurements
 from chemspec.io import writers
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS
@@ -150,12 +150,12 @@ def notes(kills: int, random: Random, home: Path) -> int:
         text = "abc"[turn % 3] * 20_000
         cache.write_cached("x", text.encode())
         Confidence(text, 1.0, 0.0, "", {}).save(home)
-        evaluation.store_measurements(home, ["a"], {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
+        store_measurements(home, ["a"], {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
 
     def read() -> object:
         raw = cache.read_cached("x") or b""
         kept = json.loads((home / "confidence.json").read_text())["digest"]
-        measured = evaluation.read_measurements(home)["a"]["text"]
+        measured = read_measurements(home)["a"]["text"]
         return all(len(text) == 20_000 and len(set(text)) == 1 for text in (raw, kept, measured))
 
     return whole(kills, random, write, read, {True})

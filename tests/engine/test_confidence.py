@@ -22,9 +22,11 @@ from chemspec.engine.confidence import (
     sigmoid,
 )
 from chemspec.engine.engine import Engine, confidence
-from chemspec.evaluation import CalibrationSettings, calibration, read_measurements
+from chemspec.evaluation import calibration
 from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.evaluation.calibration import NUMBERS, RAW, TEMPERATURE, collect_outcomes, fit_calibration
+from chemspec.evaluation.measurements import read_measurements
+from chemspec.evaluation.settings import CalibrationSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import CalibrationSettings, EvaluationSettings, read_measurements
 from chemspec.evaluation.accuracy import (
     MIN_REACTIONS,
     KnownReaction,
@@ -31,6 +30,8 @@ from chemspec.evaluation.accuracy import (
     wilson_interval,
 )
 from chemspec.evaluation.calibration import calibrate_model
+from chemspec.evaluation.measurements import read_measurements
+from chemspec.evaluation.settings import CalibrationSettings, EvaluationSettings
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")

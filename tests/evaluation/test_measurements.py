@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_usable
+from chemspec.evaluation.measurements import MEASUREMENTS_FILE, int8_is_usable
 
 
 def measured(*tops: float, **changed: Any) -> dict[str, Any]:

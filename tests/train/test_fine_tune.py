@@ -10,9 +10,10 @@ from helpers.small import TOKENIZER
 from chemspec.cli.options import load_engine
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import choose_model, default_model, installed_models, model_folder, own_versions
-from chemspec.evaluation import accuracy, read_measurements
+from chemspec.evaluation import accuracy
 from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.evaluation.loading import load_engines
+from chemspec.evaluation.measurements import read_measurements
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.precedents.own import OwnReaction, load_reactions

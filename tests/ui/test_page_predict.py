@@ -33,7 +33,7 @@ from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
-from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_usable
+from chemspec.evaluation.measurements import MEASUREMENTS_FILE, int8_is_usable
 from chemspec.io import spreadsheets
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route

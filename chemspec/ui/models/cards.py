@@ -12,10 +12,10 @@ from typing import Any
 import streamlit as st
 from rich.filesize import decimal
 
-from chemspec import evaluation
 from chemspec.chem.checks.flask_check import trap_score
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, models_dir
+from chemspec.evaluation.measurements import MEASUREMENTS_FILE
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
@@ -26,7 +26,7 @@ from chemspec.ui.common.escaping import plain_text
 
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes of measurements that are read
-FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", evaluation.MEASUREMENTS_FILE)
+FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", MEASUREMENTS_FILE)
 
 Share = tuple[str, float, float, float]  # name; percent, and its interval
 
@@ -105,7 +105,7 @@ def read_accuracy(folder: Path) -> tuple[tuple[Share, ...], tuple[tuple[str, int
     Both are empty where they are missing or make no sense.
     """
     try:
-        with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
+        with (folder / MEASUREMENTS_FILE).open("rb") as file:
             measured = json.loads(file.read(SMALL))["accuracy"]
         rows = measured.get("classes", {}).items()
         classes = tuple((str(name), int(row["reactions"]), _read_shares(row["top"])) for name, row in rows)
