@@ -50,7 +50,6 @@ class DecoderSpec:
         default_drafter: the drafter that "auto" stands for.
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
-        look_ahead: whether its requests carry a look-ahead (`ScoreRequest.of`); drafts are then judged by its gain.
     """
 
     name: str
@@ -63,7 +62,6 @@ class DecoderSpec:
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
-    look_ahead: bool = False
 
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):
@@ -175,7 +173,6 @@ for _spec in (  # order of menus, the default first
         _build_beam,
         _beam_top_k,
         hypotheses=lambda settings: settings.n,
-        look_ahead=True,
     ),
     DecoderSpec(
         "greedy",
