@@ -56,7 +56,7 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="pip install chemspec-smiles[train]")
     from chemspec.data.arrays import Pairs, RaggedArray
     from chemspec.train.recipe import model_recipe
-    from chemspec.train.run import run_recipe
+    from chemspec.train.run import train_padded
 
     rng = np.random.default_rng(0)
     texts = [rng.integers(4, 14, size=rng.integers(3, 9)).tolist() for _ in range(48)]
@@ -65,8 +65,8 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "vocab.json")
     settings = TrainSettings(lr=3e-3, tokens=200, steps=8, warmup=2, validate_every=4, keep=1, holdout=16, threads=1)
     out, recipe = tmp_path / "run", replace(model_recipe("retro-50k"), preset="tiny", average_last=1, train=settings)
-    run_recipe(replace(recipe, train=replace(recipe.train, steps=4)), tmp_path, out)
-    folder = run_recipe(recipe, tmp_path, out)
+    train_padded(replace(recipe, train=replace(recipe.train, steps=4)), tmp_path, out)
+    folder = train_padded(recipe, tmp_path, out)
     steps = [line.split(",")[0] for line in (out / "log.csv").read_text().splitlines()[1:]]
     assert steps[-1] == "8" and "4" in steps
     assert checkpoint.load(folder).model.config == preset_config("tiny", vocab_size=len(tokenizer))

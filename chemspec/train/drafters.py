@@ -166,7 +166,7 @@ def train_drafter(
     module = _build_module(recipe, settings, loaded.model)
     specials, resumed = loaded.config.source_specials, latest_checkpoint(out) if resume else None
     data_parts = pairs, held
-    padded.run(module, out, data_parts, about, specials=specials, resume=resumed, tell=tell, progress=progress)
+    padded.train_module(module, out, data_parts, about, specials=specials, resume=resumed, tell=tell, progress=progress)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind

@@ -65,7 +65,7 @@ def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work
     A fifth of the products is held out. In the work folder `STAGE` says how far it is, and in the end `REPORT` what was
     measured. ValueError for too few reactions, or a model that cannot be fine-tuned.
     """
-    from chemspec.train.run import run_recipe
+    from chemspec.train.run import train_padded
 
     if len(reactions) < MIN_REACTIONS:
         raise ValueError(f"there are {len(reactions)} usable reactions; at least {MIN_REACTIONS} are needed")
@@ -88,7 +88,7 @@ def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work
     begin("before")
     before = _measure(start, settings.task, work, "before")
     begin("training")
-    made = run_recipe(recipe, work, work / LOG.parent, start=start, exact=None)
+    made = train_padded(recipe, work, work / LOG.parent, start=start, exact=None)
     begin("after")
     after = _measure(made, settings.task, work, "after")
     fast = None

@@ -130,7 +130,7 @@ class PaddedTrainee:
         self.optimizer.load_state_dict(saved["optimizer"])
 
 
-def run(
+def train_module(
     module: Training,
     out: Path,
     data: tuple[Pairs, Pairs],

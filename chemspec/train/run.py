@@ -22,7 +22,7 @@ from chemspec.train.checkpoints import latest_checkpoint, newest_checkpoints
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.packed_run import PackedRun
-from chemspec.train.padded import Training, digest_of_data, run
+from chemspec.train.padded import Training, digest_of_data, train_module
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
 from chemspec.types import Progress, Tell, ignore
@@ -33,7 +33,7 @@ BATCH = 32  # pairs decoded together in a validation
 def train_by_recipe(
     recipe: Recipe | DrafterRecipe, settings: RunSettings, *, tell: Tell = ignore, progress: Progress = ignore
 ) -> Path:
-    """Train a model or a drafter, see `run_recipe`, `run_packed` and `train_drafter`; returns its folder."""
+    """Train a model or a drafter, see `train_padded`, `train_packed` and `train_drafter`; returns its folder."""
     given = {name: getattr(settings, name) for name in ("steps", "tokens", "minutes", "threads", "seed")}
     changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
     recipe = replace(recipe, train=replace(recipe.train, **changes))
@@ -42,8 +42,10 @@ def train_by_recipe(
         data = settings.data_dir or Path("data") / recipe.name
         if recipe.trainer == "packed":
             start = settings.start
-            return run_packed(recipe, data, out, resume=settings.resume, start=start, tell=tell, progress=progress)
-        return run_recipe(recipe, data, out, resume=settings.resume, start=settings.start, tell=tell, progress=progress)
+            return train_packed(recipe, data, out, resume=settings.resume, start=start, tell=tell, progress=progress)
+        return train_padded(
+            recipe, data, out, resume=settings.resume, start=settings.start, tell=tell, progress=progress
+        )
     answers = settings.data_dir or Path("data") / f"{recipe.task}-distilled"
     target = settings.start or model_folder(recipe.target or recipe.task)
     return train_drafter(recipe, answers, target, out, resume=settings.resume, tell=tell, progress=progress)
@@ -77,7 +79,7 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
     return right / len(pairs)
 
 
-def run_recipe(
+def train_padded(
     recipe: Recipe,
     data: Path,
     out: Path,
@@ -120,14 +122,16 @@ def run_recipe(
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
     specials = config.source_specials
     data_parts = pairs, held
-    run(module, out, data_parts, about, specials=specials, resume=checkpoint_to_resume, tell=tell, progress=progress)
+    train_module(
+        module, out, data_parts, about, specials=specials, resume=checkpoint_to_resume, tell=tell, progress=progress
+    )
     model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     checkpoint.save(out / "model", model, tokenizer, task=recipe.task)
     write_manifest(out / "model")
     return out / "model"
 
 
-def run_packed(
+def train_packed(
     recipe: Recipe,
     data: Path,
     out: Path,
@@ -137,7 +141,7 @@ def run_packed(
     tell: Tell = ignore,
     progress: Progress = ignore,
 ) -> Path:
-    """Train on packed batches from the model `start`, and return the model folder; raises as `run_recipe`."""
+    """Train on packed batches from the model `start`, and return the model folder; raises as `train_padded`."""
     check_data(data, "prepare it with `chemspec data` and the same --recipe, and give the folder with --data")
     if start is None:
         raise ValueError(f"{recipe.name} continues training the model of {recipe.starts_from}; give it with --start")

@@ -47,7 +47,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
-    """`run_recipe`: the weights in the end are those of a run that nobody disturbed, to the last bit."""
+    """`train_padded`: the weights in the end are those of a run that nobody disturbed, to the last bit."""
     import numpy as np
     import torch
 
@@ -56,7 +56,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
     from chemspec.settings import TrainSettings
     from chemspec.tokenizer import SPECIALS, Tokenizer
     from chemspec.train.recipe import Recipe, model_recipe
-    from chemspec.train.run import run_recipe
+    from chemspec.train.run import train_padded
 
     draw = np.random.default_rng(0)
     texts = [draw.integers(4, 14, size=draw.integers(3, 9)).tolist() for _ in range(48)]
@@ -69,7 +69,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
     recipe: Recipe = replace(base, preset="tiny", train=how, average_last=2, starts_from="")
 
     def weights(out: Path) -> dict[str, Any]:
-        return dict(checkpoint.load(run_recipe(recipe, data, out)).model.state_dict())
+        return dict(checkpoint.load(train_padded(recipe, data, out)).model.state_dict())
 
     began = time.monotonic()
     wanted = weights(home / "whole")
@@ -79,7 +79,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
         out = home / f"run-{number}"
         number += 1
         for _ in range(min(6, kills - done)):
-            done += killed(lambda out=out: run_recipe(recipe, data, out), lambda: True, random.random() * took * 0.7)
+            done += killed(lambda out=out: train_padded(recipe, data, out), lambda: True, random.random() * took * 0.7)
         found = weights(out)
         assert all(torch.equal(found[name], wanted[name]) for name in wanted), "it goes on as if it had never stopped"
         steps = [int(line.split(",")[0]) for line in (out / "log.csv").read_text().splitlines()[1:]]

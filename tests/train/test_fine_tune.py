@@ -99,7 +99,7 @@ def test_a_stopped_run_goes_on(models: Path, tmp_path: Path, monkeypatch: pytest
 
     how = FineTuneSettings(name="mine", steps=4)
     with monkeypatch.context() as patch:
-        patch.setattr("chemspec.train.run.run_recipe", stopped)
+        patch.setattr("chemspec.train.run.train_padded", stopped)
         with pytest.raises(KeyboardInterrupt):
             fine_tune(REACTIONS, how, tmp_path / "work")
     assert fine_tuned.read_progress(tmp_path / "work") == ("training", 0, 4) and not own_versions("mine")

@@ -34,7 +34,7 @@ from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.log import TrainingLog
 from chemspec.train.optim import Muon, learning_rate_share
 from chemspec.train.recipe import model_recipe
-from chemspec.train.run import exact_match, run_recipe
+from chemspec.train.run import exact_match, train_padded
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
 CONFIG = preset_config("tiny", vocab_size=len(TOKENIZER))
@@ -66,7 +66,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fit(data: Path, out: Path, settings: TrainSettings = SHORT, *, average_last: int = 1, **options: Any) -> Path:
     recipe = replace(model_recipe("retro-50k"), preset="tiny", train=settings, average_last=average_last)
-    return run_recipe(recipe, data, out, **{"resume": False, "exact": None, **options})
+    return train_padded(recipe, data, out, **{"resume": False, "exact": None, **options})
 
 
 def weights(out: Path, name: str = "last") -> dict[str, torch.Tensor]:
@@ -485,16 +485,16 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
 def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = replace(model_recipe("retro-50k"), preset="tiny", train=SHORT)
     out = tmp_path / "run"
-    folder = run_recipe(replace(item, train=replace(item.train, steps=20)), data, out)
+    folder = train_padded(replace(item, train=replace(item.train, steps=20)), data, out)
     assert checkpoint.load(folder).task == "retro"
-    run_recipe(item, data, out)
+    train_padded(item, data, out)
     steps = [int(row["step"]) for row in log(out)]
     assert steps == [20, 20, 40, 40]
     assert not math.isnan(float(log(out)[-1]["val_exact"]))
     with pytest.raises(FileExistsError, match="already contains a training run; resume it from"):
-        run_recipe(item, data, out, resume=False)
+        train_padded(item, data, out, resume=False)
     with pytest.raises(FileNotFoundError, match="chemspec data` and the same --recipe"):
-        run_recipe(item, tmp_path, out)
+        train_padded(item, tmp_path, out)
 
 
 def test_two_runs_do_not_share_a_folder(data: Path, tmp_path: Path) -> None:
@@ -523,9 +523,9 @@ def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path)
 def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None:
     item = replace(model_recipe("retro-all"), preset="tiny", average_last=1, train=replace(SHORT, steps=4))
     with pytest.raises(ValueError, match=r"continues training the model of retro-50k; .*--start"):
-        run_recipe(item, data, tmp_path / "run")
+        train_padded(item, data, tmp_path / "run")
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
-    assert run_recipe(item, data, tmp_path / "run", start=start).is_dir()
+    assert train_padded(item, data, tmp_path / "run", start=start).is_dir()
 
 
 # --- what a kill leaves --------------------------------------------------------------------------
