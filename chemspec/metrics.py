@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chemspec.types import Continued, DecodeResult, Pass, Trace
+from chemspec.types import DecodeResult, Pass, StandardCost, Trace
 
 
 class Spread(NamedTuple):
@@ -168,7 +168,7 @@ def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
 def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [variant.trace for variant in result.variants] or [result.trace]
     emitted = [sum(item.emitted for item in trace.passes) for trace in traces]
-    steps = [trace.continued or Continued(tokens, tokens) for trace, tokens in zip(traces, emitted, strict=True)]
+    steps = [trace.standard_cost or StandardCost(tokens, tokens) for trace, tokens in zip(traces, emitted, strict=True)]
     settings = result.trace.settings
     exactness = str(settings.get("exactness", ""))  # "exact bit for bit" and the like
     comparable = exactness.startswith("exact ") and not exactness.startswith("exact in distribution")

@@ -149,7 +149,7 @@ class PluginError(ValueError, TypeError):
 
 
 @dataclass(frozen=True)
-class Continued:
+class StandardCost:
     """Cost of a search without drafts, where that is not one pass per emitted token."""
 
     tokens: int  # number of tokens by which its longest hypothesis grew, with or without a forward pass
@@ -162,7 +162,7 @@ class Trace:
 
     Of a model whose tokens are merged ones (`settings` has "merged"), `query` has the symbols that tokens consist of.
     `vocabulary` is the text of every token id, set only if the prefix tree was recorded or tokens are merged ones.
-    `continued` is set if the search reused a narrower one (`passes` then has only the additional passes), or if its
+    `standard_cost` is set if the search reused a narrower one (`passes` then has only the additional passes), or if its
     steps are no single tokens.
     """
 
@@ -171,7 +171,7 @@ class Trace:
     passes: tuple[Pass, ...] = ()
     seconds: float = 0.0
     vocabulary: tuple[str, ...] = ()
-    continued: Continued | None = None
+    standard_cost: StandardCost | None = None
 
 
 @dataclass(frozen=True)
@@ -241,8 +241,8 @@ class Distinct:
 
     widths: tuple[int, ...]  # beam widths of the searches in order; the predictions are from the last one
     merged: int  # number of predictions that were other SMILES of the same molecule, or of a tautomer
-    aside: tuple[Hypothesis, ...]  # omitted predictions that are invalid or repeat the query
-    barred: tuple[Hypothesis, ...] = ()  # omitted predictions that do not fit the guide (`DecodeSettings.guide`)
+    omitted: tuple[Hypothesis, ...]  # left out because they are invalid or repeat the query
+    excluded: tuple[Hypothesis, ...] = ()  # left out because they do not fit `DecodeSettings.guide`
     earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # results of the narrower searches; have times
 
 
@@ -337,6 +337,9 @@ _OLD_KEYS = {
     "chances": "probabilities",
     "spellings": "variants",
     "spelling": "variant",
+    "aside": "omitted",
+    "barred": "excluded",
+    "continued": "standard_cost",
 }
 
 

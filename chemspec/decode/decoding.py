@@ -21,7 +21,7 @@ from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.decode.python_loop import PythonLoop
 from chemspec.draft.base import Drafter, as_drafter
 from chemspec.model.session import Session
-from chemspec.types import Continued, FinishedSequence, Pass
+from chemspec.types import FinishedSequence, Pass, StandardCost
 
 Event = tuple[int, Pass]  # number of a query, and its record of one forward pass
 
@@ -35,7 +35,7 @@ class Decoded(NamedTuple):
     # clock's origin for queries given at the start).
     seconds: float
     earlier: tuple[Decoded, ...] = ()  # results of the searches before, in order
-    continued: Continued | None = None  # set if earlier searches were reused, or steps are no tokens
+    standard_cost: StandardCost | None = None  # set if earlier searches were reused, or steps are no tokens
 
 
 class Decoding:
@@ -100,8 +100,8 @@ class Decoding:
             seconds = search.seconds - began if search.passes > first else 0.0
             # From scratch and without drafts, most searches take one pass for each token.
             usual = not done and search.standard == search.tokens
-            continued = None if usual else Continued(search.tokens, search.standard)
-            done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
+            standard_cost = None if usual else StandardCost(search.tokens, search.standard)
+            done.append(Decoded(search.answers, passes[first : search.passes], seconds, standard_cost=standard_cost))
             first, began = search.passes, search.seconds
             self._finished(search.answers)
         return done[-1]._replace(earlier=tuple(done[:-1]))

@@ -50,13 +50,13 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
-    sound, aside = [], []
+    sound, omitted = [], []
     withheld = 0
     for answer in texts.values():
         if answer.valid and refusal(answer.canonical):
             withheld += 1
         elif not answer.valid or echoes_query(task, query, answer.canonical):
-            aside.append(answer)
+            omitted.append(answer)
         else:
             sound.append(answer)
     first_tautomer = representatives(answer.canonical for answer in sound)
@@ -74,12 +74,12 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
         replace(answer, probability=answer.probability / total) if answer.calibrated else answer
         for answer in merged_answers
     ]
-    fitting, barred = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
+    fitting, excluded = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
     made = Distinct(
         tuple(int(result.trace.settings["n"]) for result in results),
-        len(texts) - len(merged_answers) - len(aside) - withheld,
-        tuple(aside),
-        tuple(barred),
+        len(texts) - len(merged_answers) - len(omitted) - withheld,
+        tuple(omitted),
+        tuple(excluded),
         tuple(results[:-1]),
     )
     notes = (*last.notes, *_omission_note(made), *(WITHHELD,) * bool(withheld))
@@ -129,12 +129,12 @@ def _merge_texts(variants: Sequence[Hypothesis]) -> Hypothesis:
 
 
 def _omission_note(made: Distinct) -> tuple[str, ...]:
-    invalid = sum(not answer.valid for answer in made.aside)
+    invalid = sum(not answer.valid for answer in made.omitted)
     counts = {
         "merged as other SMILES or tautomers of an answer": made.merged,
         "invalid SMILES": invalid,
-        "the query again": len(made.aside) - invalid,
-        "not as the guide wants": len(made.barred),
+        "the query again": len(made.omitted) - invalid,
+        "not as the guide wants": len(made.excluded),
     }
     parts = [f"{count} {what}" for what, count in counts.items() if count]
     wide = f"searched {' and '.join(map(str, made.widths))} wide" if len(made.widths) > 1 else ""

@@ -15,7 +15,7 @@ from chemspec.engine.queries import PreparedQuery
 from chemspec.importers.base import TextTokenizer
 from chemspec.model.session import ScoresError
 from chemspec.settings import DecodeSettings
-from chemspec.types import Continued, DecodeResult, FinishedSequence, Hypothesis, Pass, Trace
+from chemspec.types import DecodeResult, FinishedSequence, Hypothesis, Pass, StandardCost, Trace
 
 OUT_OF_MEMORY = "memory does not suffice for this query; ask for fewer answers, or on a GPU use the CPU"
 
@@ -41,7 +41,7 @@ class ResultWriter:
             )
         if self.confidence is not None and not settings.prefix:  # it was measured on free answers
             hypotheses = self.confidence.calibrate(hypotheses)
-        trace = self._write_trace(query, settings, search.passes, search.seconds, search.continued)
+        trace = self._write_trace(query, settings, search.passes, search.seconds, search.standard_cost)
         return DecodeResult(query.text, "ok", "", hypotheses, trace, query.notes, smiles=query.smiles)
 
     def write_searches(
@@ -93,7 +93,7 @@ class ResultWriter:
         settings: DecodeSettings,
         passes: Sequence[Pass],
         seconds: float,
-        continued: Continued | None = None,
+        standard_cost: StandardCost | None = None,
     ) -> Trace:
         is_needed = (settings.record or self.tokenizer.merges) and settings.augment == 1
         vocabulary = self.tokenizer.tokens if is_needed else ()
@@ -101,8 +101,8 @@ class ResultWriter:
         if self.tokenizer.merges:
             fields["merged"] = True
         if settings.guarantee != "exact" and not settings.distinct:  # this would be another search without drafts
-            continued = None
-        return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)
+            standard_cost = None
+        return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, standard_cost)
 
 
 @lru_cache(maxsize=64)  # the values are immutable, so that traces can share them

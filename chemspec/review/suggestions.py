@@ -395,11 +395,11 @@ def recorded_rank(shown: Sequence[Suggestion]) -> int | None:
 
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:
     """Return a warning where all predictions are doubtful; empty otherwise."""
-    aside = result.distinct.aside if result.distinct else ()
-    echo = max((answer.probability for answer in aside if answer.valid), default=0.0)
-    if not shown and result.distinct and result.distinct.barred:
-        barred = f"{len(result.distinct.barred)} answer{'s' * (len(result.distinct.barred) > 1)}"
-        return f"None of {barred} meets your constraints; remove a bond mark or a class."
+    omitted = result.distinct.omitted if result.distinct else ()
+    echo = max((answer.probability for answer in omitted if answer.valid), default=0.0)
+    if not shown and result.distinct and result.distinct.excluded:
+        excluded = f"{len(result.distinct.excluded)} answer{'s' * (len(result.distinct.excluded) > 1)}"
+        return f"None of {excluded} meets your constraints; remove a bond mark or a class."
     if not shown:
         what = "No reaction predicted" if task == "forward" else "No precursors predicted"
         return f"{what}: all predictions are the query itself or invalid SMILES."

@@ -81,7 +81,7 @@ def test_answers_with_such_chemicals_are_withheld_and_that_is_noted() -> None:
     assert [hypothesis.smiles for hypothesis in chosen.hypotheses] == ["CCO"]
     assert distinct.WITHHELD in chosen.notes
     assert chosen.distinct is not None and chosen.distinct.merged == 0
-    assert "CC(C)OP" not in str([chosen.distinct.aside, chosen.distinct.barred])
+    assert "CC(C)OP" not in str([chosen.distinct.omitted, chosen.distinct.excluded])
 
 
 def test_every_line_of_the_table_can_be_read() -> None:

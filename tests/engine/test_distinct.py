@@ -50,7 +50,7 @@ def test_spellings_are_merged_and_their_sums_rank() -> None:
     assert found.hypotheses[0].probability == pytest.approx(0.5)
     assert exp(found.hypotheses[0].log_prob) == pytest.approx(0.5)
     assert found.distinct and found.distinct.merged == 1
-    assert [one.smiles for one in found.distinct.aside] == ["C(("]
+    assert [one.smiles for one in found.distinct.omitted] == ["C(("]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(draw
     assert all(chance <= 1 for one in found.hypotheses for _, chance in one.tautomers)
     assert found.distinct
     texts = {text for text, _ in drawn}
-    assert len(listed) + found.distinct.merged + len(found.distinct.aside) == len(texts)
+    assert len(listed) + found.distinct.merged + len(found.distinct.omitted) == len(texts)
 
 
 def test_widths_end_at_a_limit() -> None:

@@ -82,9 +82,9 @@ def test_lists_are_those_of_the_wide_beams_alone(
     check(engine, results, how)
     for result in results:
         first, *others = searches(result)
-        assert first.trace.continued is None
+        assert first.trace.standard_cost is None
         for one in others:
-            assert one.trace.continued is not None and len(one.trace.passes) <= one.trace.continued.standard
+            assert one.trace.standard_cost is not None and len(one.trace.passes) <= one.trace.standard_cost.standard
     if drafter == "none":
         together, apart = fewer_nodes(engine, results, how)
         assert together < apart
@@ -115,7 +115,7 @@ def test_with_spellings_every_search_starts_anew(engine: Engine) -> None:
     results = engine.predict(QUERIES[:3], how)
     check(engine, results, how)
     assert any(result.distinct and result.distinct.earlier for result in results)
-    assert not any(search.trace.continued for result in results for search in searches(result))
+    assert not any(search.trace.standard_cost for result in results for search in searches(result))
 
 
 class Faltering:

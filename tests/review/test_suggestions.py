@@ -50,7 +50,7 @@ def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(m
 def test_an_answer_set_aside_must_be_more_probable_than_the_first_to_say_that_nothing_reacts() -> None:
     for aside, is_said in ((0.31, True), (0.3, False), (0.29, False)):
         best, other = (Hypothesis("C", "C", True, (), (), log(p), p, p) for p in (0.3, aside))
-        distinct = SimpleNamespace(aside=(other,), barred=())
+        distinct = SimpleNamespace(omitted=(other,), excluded=())
         shown: Any = [SimpleNamespace(best=best, probability=0.3, variants=None)]
         warning = suggestions.doubt_warning("forward", "CO.CN", cast(Any, SimpleNamespace(distinct=distinct)), shown)
         assert warning.startswith("The model predicts no reaction") == is_said

@@ -142,8 +142,8 @@ def show_answers(
     if more := len(cards) - len(shown):
         show_all = query_panel.show_more_cards
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
-    if aside := result.distinct.aside if result.distinct else ():
-        texts = plain_text(", ".join(answer.smiles for answer in aside))
+    if omitted := result.distinct.omitted if result.distinct else ():
+        texts = plain_text(", ".join(answer.smiles for answer in omitted))
         st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
 

@@ -134,11 +134,11 @@ def show_guide_effect(result: DecodeResult, target: str) -> None:
     constraints = current_guide(target)
     if result.distinct is None or not str(constraints):
         return
-    barred, width = result.distinct.barred, result.distinct.widths[-1]
+    excluded, width = result.distinct.excluded, result.distinct.widths[-1]
     only = [str(families().get(name)) for name in constraints.only]
     verbs = {"breaking": constraints.cut, "keeping": constraints.keep, "only": only}
     words = ", ".join(f"{verb} {' or '.join(names)}" for verb, names in verbs.items() if names)
-    head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, {width} candidates searched."
+    head = f"{words[:1].upper()}{words[1:]}: {len(excluded)} other answers left out, {width} candidates searched."
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_guided"):
         st.caption(plain_text(head), width="stretch")
         cleared = (target, Guide())
