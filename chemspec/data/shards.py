@@ -14,6 +14,7 @@ from typing import Any
 from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.data.reactions import product_key, smiles_variants
 from chemspec.data.settings import DataSettings
+from chemspec.system.stand_ins import refuse_stand_in
 from chemspec.tasks import TASKS, Row
 from chemspec.tokenizer import TokenError, split_smiles
 
@@ -25,6 +26,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
     Raises ValueError naming the file, if it cannot be read completely.
     """
+    refuse_stand_in(path, path)
     if is_reaction_file(path):
         yield from read_reaction_file(path)
         return

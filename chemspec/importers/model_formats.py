@@ -10,8 +10,10 @@ from pathlib import Path
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.unread import explain_unread_format
 from chemspec.model import checkpoint
+from chemspec.model.checkpoint import CheckpointError
 from chemspec.plugins import Registry, lazy_import
 from chemspec.system import extras
+from chemspec.system.stand_ins import find_stand_in
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
@@ -67,6 +69,19 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     Raises CheckpointError for an unusable model, with a remedy; ValueError for options that the format does not
     support; ModuleNotFoundError without the extra that the format needs.
     """
+    try:
+        return _load(path, options)
+    except (CheckpointError, ModuleNotFoundError) as error:
+        files = [file for file in sorted(path.iterdir()) if file.suffix not in _PAGES] if path.is_dir() else [path]
+        if stand_in := find_stand_in(files):
+            raise CheckpointError(stand_in) from error
+        raise
+
+
+_PAGES = (".html", ".htm")  # which may be in the folder of a model
+
+
+def _load(path: Path, options: LoadOptions) -> LoadedModel:
     importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
         explain_unread_format(path)

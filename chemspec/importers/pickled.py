@@ -375,33 +375,19 @@ def find_vocabulary(file: Path, requested: Path | None, names: Sequence[str], wh
     return vocab
 
 
-_TEXTS = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself; run git lfs pull"),
-    (b"<!doctype html", "a web page, not a model: the download was refused or the address is that of a page"),
-    (b"<html", "a web page, not a model: the download was refused or the address is that of a page"),
-    (b"{", "JSON, not a model; name the folder that holds it"),
-)
-
-
-def _what_text_is(path: Path) -> str:
-    """Return what a file that is no checkpoint is instead."""
-    with path.open("rb") as file:
-        start = file.read(200).lstrip().lower()
-    return next(
-        (what for mark, what in _TEXTS if start.startswith(mark)), "neither a model folder nor a torch checkpoint"
-    )
-
-
 def explain_unrecognised(path: Path) -> None:
     """Raise CheckpointError for an unrecognised file, or folder of pickles without another model, saying why."""
     checkpoints = sorted(file.name for file in path.iterdir() if file.suffix in SUFFIXES) if path.is_dir() else []
     if not path.is_file() and (not checkpoints or (path / "config.json").exists()):
         return
     file = find_checkpoint(path)
-    if file is None and path.is_dir():
+    if file is None and len(checkpoints) > 1:
         raise CheckpointError(f"{path} holds several checkpoints, {', '.join(checkpoints[:5])}; name one of them")
     if file is None:
-        raise CheckpointError(f"{path} is {_what_text_is(path)}")
+        path = path / checkpoints[0] if checkpoints else path
+        if _read_magic(path).lstrip().startswith(b"{"):
+            raise CheckpointError(f"{path} is JSON, not a model; name the folder that holds it")
+        raise CheckpointError(f"{path} is neither a model folder nor a torch checkpoint")
     if "extra_state" in read_outline(file) and {"args", "cfg"} & set(read_outline(file)):
         raise unread_format_error(file, *FAIRSEQ)
     parts = ", ".join([name[:80] for name in read_outline(file) if isinstance(name, str)][:8])

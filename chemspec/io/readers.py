@@ -23,6 +23,7 @@ from chemspec.io import columns, spreadsheets, structures
 from chemspec.io.json_lines import read_json_lines
 from chemspec.settings import Task
 from chemspec.system import extras
+from chemspec.system.stand_ins import START, refuse_stand_in
 from chemspec.tasks import about_reactions
 from chemspec.types import Tell, ignore
 
@@ -149,6 +150,7 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
         raise FileError(f"there is no file {path}")
+    refuse_stand_in(path, path, FileError)
     suffix = path.suffix.lower()
     if is_reaction_file(path):
         yield from _reaction_rows(path, column, task, note)
@@ -274,9 +276,10 @@ def look_ahead(lines: Iterable[str], count: int = HEAD) -> tuple[list[str], Iter
 
 def _decode_lines(file: Any) -> Iterator[str]:
     """Yield the lines of a binary file with line ends, decoded as in `decode_text`."""
-    start = file.read(3)
+    start = file.read(START)
     file.seek(0)
-    if start == b"PK\x03":
+    refuse_stand_in(start, "this", FileError)
+    if start[:3] == b"PK\x03":
         raise FileError("this is an Excel workbook or another zip archive, not text; name a workbook .xlsx")
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="")
@@ -285,7 +288,7 @@ def _decode_lines(file: Any) -> Iterator[str]:
         finally:
             text.detach()  # the caller closes the file
         return
-    if start == codecs.BOM_UTF8:
+    if start.startswith(codecs.BOM_UTF8):
         file.read(3)
     for raw in file:
         try:
@@ -303,18 +306,6 @@ def _text_lines(lines: Iterable[str], path: Path) -> Iterator[str]:
         if "\0" in line:
             raise FileError(f"{path} is not a text file; give one of {' '.join(ENDINGS)}")
         yield line.rstrip("\r\n")
-
-
-def decompress(raw: bytes, name: str, limit: int) -> bytes:
-    """Decompress a .gz file; FileError if it is damaged, or unpacks to more."""
-    try:
-        with gzip.open(io.BytesIO(raw)) as file:
-            content = file.read(limit + 1)  # never more, whatever the header says
-    except (OSError, EOFError, zlib.error) as error:
-        raise FileError(f"{name} cannot be unpacked: {error}") from error
-    if len(content) > limit:
-        raise FileError(f"{name} unpacks to more than {limit // 1_000_000} MB, the limit; split it")
-    return content
 
 
 def read_stdin_lines(stream: TextIO | None) -> list[str]:

@@ -25,10 +25,12 @@ from chemspec.chem.molecules.parsing import TRIALS, TooManyTrialsError, Trials
 from chemspec.chem.reading.names import reagents
 from chemspec.io import FileError, readers, spreadsheets, structures
 from chemspec.io import columns as column_names
-from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
+from chemspec.io.packed_files import decompress
+from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, read_table
 from chemspec.settings import Task
 from chemspec.stock import lists, offers
 from chemspec.system.forked import limit_process
+from chemspec.system.stand_ins import refuse_stand_in
 from chemspec.system.threads import usable_cores
 
 MEMORY = 512_000_000  # bytes on top of what Python and the libraries take
@@ -82,6 +84,7 @@ def read_upload(raw: bytes, name: str) -> Sheet:
     """
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
+    refuse_stand_in(raw, "the file", FileError)
     path = PurePath(name.lower())
     if path.suffix == ".gz":
         raw, path = decompress(raw, "the file", MAX_TEXT), path.with_suffix("")

@@ -15,6 +15,7 @@ from chemspec import asset_files
 from chemspec.chem.molecules.salts import charge_of, group_molecules
 from chemspec.io import readers
 from chemspec.io.columns import in_english
+from chemspec.io.packed_files import decompress
 from chemspec.stock.building_blocks import why_intermediate
 from chemspec.stock.offers import (
     ENDINGS,
@@ -32,6 +33,7 @@ from chemspec.stock.offers import (
 )
 from chemspec.system import cache
 from chemspec.system.lab_files import LabFile, lab_files, split_facts
+from chemspec.system.stand_ins import refuse_stand_in
 
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
@@ -262,7 +264,7 @@ def list_stamps(names: Iterable[str]) -> tuple[tuple[str, tuple[int, int]], ...]
 def _read_list(path: Path) -> tuple[bytes, dict[str, str]]:
     """Return the content of a list without the lines that state facts on it, then unpacked, and these facts."""
     raw = path.read_bytes()
-    content = readers.decompress(raw, f"stock {path.name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    content = decompress(raw, f"stock {path.name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
     facts, rest = split_facts(content, path.name.lower().removesuffix(".gz"))
     return (rest, facts) if facts else (raw, facts)
 
@@ -287,8 +289,9 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
     if (stored := cache.read_cached(cache_key)) is not None:
         return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
+    refuse_stand_in(raw, f"stock {name}")
     ending = Path(name.lower().removesuffix(".gz")).suffix
-    content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    content = decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
     if ending in KINDS:
         where = name if ending in readers.TABLES else f"stock {name}"
         cells = _molecule_column(list(read_rows(content, ending, where)), name)

@@ -15,8 +15,10 @@ from chemspec.chem import formats
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.io import readers, spreadsheets, structures
 from chemspec.io.columns import find_query_columns, in_english
+from chemspec.io.packed_files import decompress
 from chemspec.stock import prices
 from chemspec.system import cache
+from chemspec.system.stand_ins import refuse_stand_in
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")  # names of a table's column with InChIKeys
@@ -90,9 +92,10 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str =
     cache_key = f"offers-2-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:
         return msgspec.json.decode(content, type=PriceList)
+    refuse_stand_in(raw, name)
     path = Path(name.lower())
     if path.suffix == ".gz":
-        raw, path = readers.decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
+        raw, path = decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
     price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name, currency)
     if keep and price_list.lines > 100:  # parsing takes a millisecond per line
         cache.write_cached(cache_key, msgspec.json.encode(price_list))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from chemspec.system.files import home_folder
+from chemspec.system.stand_ins import refuse_stand_in
 
 Kind = Literal["stock", "names", "hazards", "classes"]
 BINARY = (".xlsx",)  # endings of files without lines
@@ -92,6 +93,7 @@ def read_lab_table(kind: Kind, columns: range, check: Callable[[Sequence[str]], 
 
 def _numbered_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     try:
+        refuse_stand_in(path, "it")
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         warnings.warn(f"{path} is not used: {error}", RuntimeWarning, stacklevel=3)

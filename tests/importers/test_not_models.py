@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
 
 from chemspec.importers import model_formats
-from chemspec.importers.pickled import CheckpointError, explain_unrecognised
+from chemspec.importers.pickled import CheckpointError
 
 
 @pytest.mark.parametrize(
@@ -44,5 +45,25 @@ def test_a_checkpoint_of_fairseq_is_named(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_checkpoint_is_named(tmp_path: Path, content: str, what: str) -> None:
     (tmp_path / "model.pt").write_text(content)
-    with pytest.raises(CheckpointError, match=what):
-        explain_unrecognised(tmp_path / "model.pt")
+    for path in (tmp_path / "model.pt", tmp_path):
+        with pytest.raises(CheckpointError, match=what):
+            model_formats.load(path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.json"])
+def test_a_pointer_in_a_model_folder_is_named(tiny_retro: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "model"
+    copytree(tiny_retro, folder)
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(CheckpointError, match=f"{name} is a Git LFS pointer"):
+        model_formats.load(folder)
+
+
+def test_a_pointer_in_a_folder_of_transformers_is_named_and_one_of_no_use_is_not(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    (tmp_path / "about.html").write_text("<html></html>")
+    with pytest.raises(CheckpointError, match="task"):
+        model_formats.load(tmp_path)
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(CheckpointError, match=r"model.safetensors is a Git LFS pointer"):
+        model_formats.load(tmp_path)
