@@ -182,11 +182,31 @@ def _by_stem(plain: str) -> str:
     if meaning != "price":
         number = re.search(r"(?<=[^\d])[\s_-]?(\d{1,2})$", plain)
         return f"{meaning}_{number[1]}" if number and meaning else meaning
-    per = " per g" * bool(re.search(r"/\s?g\b|(?:pro|je|par|por|al|au) g(?:ram|\b)|每克|グラム", plain))
-    rest = re.findall(
-        r"\d[\d.,]*\s?(?:[mkµ]?g|[mµ]?l|mmol|mol)\b|[€$£¥元円]|\b(?:eur|usd|chf|gbp|jpy|cny|rmb)\b", plain
-    )
+    signs = with_unit_signs(plain)
+    match = _PER.search(signs)
+    per = f" per {match[1] or match[2]}" if match else ""
+    rest = re.findall(rf"\d[\d.,]*\s?{_UNIT}|[€$£¥元円]|\b(?:eur|usd|chf|gbp|jpy|cny|rmb)\b", signs)
     return f"{meaning}{per} {' '.join(rest)}".strip()
+
+
+_UNIT = r"(?:[mkµ]?g|[mµ]?[lL]|m?mol)(?![a-zA-Z])"
+_PER = re.compile(
+    rf"(?:/|每|\b(?:per|pro|je|für|par|pour|por|al?|au|le|el)\b)\s*((?:\d[\d.,]*)?\s*{_UNIT})"
+    rf"|((?:\d[\d.,]*)?\s*{_UNIT})\s*(?:あたり|当たり|当り)"
+)
+
+
+def with_unit_signs(text: str) -> str:
+    """Return a text with units of amounts by their signs: price per kg for price per kilogram."""
+    for pattern, sign in _units():
+        text = pattern.sub(sign, text)
+    return text
+
+
+@cache
+def _units() -> list[tuple[re.Pattern[str], str]]:
+    rows = read_asset_table(Path(__file__).with_name("units.tsv"))
+    return [(re.compile(rf"(?<![a-z])(?:{words})(?![a-z])", re.IGNORECASE), sign) for words, sign in rows]
 
 
 def _normalise_name(name: str) -> str:

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from math import isfinite
 
+from chemspec.io.columns import with_unit_signs
+
 CURRENCIES = {
     "€": "EUR",
     "$": "USD",
@@ -27,7 +29,7 @@ _PRICE = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<scale>k|K|T|M|[Mm]io\.?)?(?:(
 _RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*(?:-|–|—|\.\.\.?|to|bis|à|~)\s*(?=\d)")
 _LIMIT = re.compile(r"[<>≤≥]|\b(?:up to|from|ab|from:|as of|starting|min|max|under|over|less|more)\b", re.IGNORECASE)
 _AMOUNT = r"[\d.,]*\s*(?:[munkµμ]?[gGlLM]|[Kk]g|[mM][lL]|mol|mmol|µmol|pcs?|each|ea|vial|unit|pack)"
-_PER = re.compile(rf"(?:/|\bper\b|\bfor\b|\bje\b|\bpro\b|_per_|\bpar\b|\bpor\b)\s*({_AMOUNT})\b", re.IGNORECASE)
+_PER = re.compile(rf"(?:/|\b(?:per|for|je|pro|par|por|au|al|le)\b)\s*({_AMOUNT})\b", re.IGNORECASE)
 _HEADING_AMOUNT = re.compile(r"(?<![A-Za-z\d])(\d[\d.,]*\s?(?:[munkµ]?g|[munkµ]?[lL]|m?mol))(?![A-Za-z])")
 _WORDS = re.compile(
     r"\b(?:price|prix|preis|list|net|netto|each|ea|excl|incl|plus|vat|mwst|approx|ca|about)\b\.?|^\s*e\s*$|[≈~()\[\]:;*]",
@@ -48,7 +50,7 @@ class Price:
 
 def read_price(text: str, heading: str = "", currency: str = "", amount: str = "") -> Price:
     """Read the price of a cell, with the heading of its column and the cells for currency and pack size."""
-    shown, heading = text[:MAX_SHOWN], re.sub(r"gram\w*", "g", heading.replace("_", " "), flags=re.IGNORECASE)
+    shown, heading = text[:MAX_SHOWN], with_unit_signs(heading.replace("_", " "))
     if not text:
         return Price(None)
     if (
@@ -59,7 +61,7 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
         return Price(None, fault=f"no price in {shown!r}")
     if _LIMIT.search(text):
         return Price(None, fault=f"no price in {shown!r}, which is a limit")
-    spaced = text.replace("_", " ")
+    spaced = with_unit_signs(text.replace("_", " "))
     money = next((match[0] for source in (text, currency, heading) if (match := MONEY.search(source))), "")
     per = next((match[1] for source in (spaced, heading) if (match := _PER.search(source))), "")
     bare = MONEY.sub(" ", _PER.sub(" ", spaced)).strip()

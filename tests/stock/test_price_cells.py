@@ -53,6 +53,19 @@ PRICED = {
     "SMILES;Preis pro Gramm\nNc1ccccc1;1,50 €\n": "1.50 EUR/g",
     "CAS,每克价格(元)\n62-53-3,12\n": "12.00 CNY/g",
     "CAS;Preis je g (EUR)\n62-53-3;1,50\n": "1.50 EUR/g",
+    "CAS;Preis pro Kilogramm\n62-53-3;120,50 €\n": "120.50 EUR/kg",
+    "CAS;Preis per 100 Gramm\n62-53-3;9 €\n": "9.00 EUR/100 g",
+    "CAS,价格(元/克)\n62-53-3,35\n": "35.00 CNY/g",
+    "CAS,单价(元/公斤)\n62-53-3,260\n": "260.00 CNY/kg",
+    "CAS,価格(円/g)\n62-53-3,980\n": "980.00 JPY/g",
+    "CAS,1gあたりの価格(円)\n62-53-3,300\n": "300.00 JPY/1g",
+    "CAS;prix au kg\n62-53-3;45 €\n": "45.00 EUR/kg",
+    "CAS;coût au litre (€)\n62-53-3;18\n": "18.00 EUR/L",
+    "CAS;precio por gramo\n62-53-3;3,20 €\n": "3.20 EUR/g",
+    "CAS,Price (USD/mol)\n62-53-3,5\n": "5.00 USD/mol",
+    "CAS,USD per kilo\n62-53-3,80\n": "80.00 USD/kg",
+    "CAS;Preis\n62-53-3;12 € pro Kilogramm\n": "12.00 EUR/kg",
+    "CAS,价格\n62-53-3,35元/克\n": "35.00 CNY/g",
 }
 
 
