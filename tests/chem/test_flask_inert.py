@@ -9,6 +9,10 @@ from chemspec.chem.checks.flask_check import check_flask
 
 # Flask, product, a piece of the sentence; then what changes the flask so that nothing is said of it.
 LAWS = [
+    ("CC#CCO.[H][H].[Pd].CO", "CC=CCO", "goes on to the alkane", "c1ccc2ncccc2c1"),
+    ("C=Cc1ccccc1.Br.CC(=O)O", "BrCCc1ccccc1", "with less hydrogen", "O=C(OOC(=O)c1ccccc1)c1ccccc1"),
+    ("C=CC(=O)OC.Br.CCOCC", "COC(=O)CCBr", "", ""),
+    ("C=Cc1ccccc1.BrBr.ClC(Cl)(Cl)Cl", "BrC=Cc1ccccc1", "the addition of bromine", "CN(C)C=O"),
     ("CCOC(=O)c1ccccc1.NCCc1ccccc1.ClCCl", "O=C(NCCc1ccccc1)c1ccccc1", "a plain ester and an amine", "C[Al](C)C"),
     ("CCOC(C)=O.CCCCN.CCO", "CCCCNC(C)=O", "an acetate that is a solvent", "[H-].[Na+]"),
     ("CCCCCCl.CCO.CCN(CC)CC", "CCCCC[N+](CC)(CC)CC", "such a hindered amine", "[I-].[K+]"),

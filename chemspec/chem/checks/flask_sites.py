@@ -44,6 +44,8 @@ _SECONDARY = "[CX4;D3;!$(C-[#6;!X4]);!$(C-[!#6;!Cl;!Br;!I])]-[Cl,Br,I]"
 _BUTOXIDE = "[OX2]-[CX4](-[CH3])(-[CH3])-[CH3]"
 _TERTIARY_ALCOHOL = "[CX4;D4;!$(C-c);!$(C-C=C);!$(C-C#C);$(C(-[#6])(-[#6])-[#6])]-[OH]"
 _AZO = "C(=O)N=NC(=O).[PX3]"
+_DEACTIVATED_END = "[$(C-C=[O,N]),$(C-C#N),$(C-C(F)(F)F),$(C-[Si]),$(C-C=C),$(C-S=O),$(C-[N+])]"
+_POISONS = "n1ccccc1 [Pb] [Ba] [Ca] [Zn] [Hg] [Ag] [S;X2] [OH-] NCCN [Pb+2] [Ba+2] [Ca+2] [Zn+2]"  # Lindlar's and kin
 _COPPER, _RUTHENIUM = "[Cu] [Cu+] [Cu+2]", "[Ru] [Ru+2]"
 _CLICKS = (
     (_COPPER, _RUTHENIUM, "[c;!H0]1nnn(-[#6])c1-[#6]", "copper gives the 1,4-disubstituted triazole"),
@@ -112,7 +114,8 @@ def _hydrohalogenations(step: Strategy, left: Any, right: Any, whole: Sequence[s
     if not holds(whole, _HYDROGEN_HALIDE) or holds(whole, _RADICALS):
         return
     for here, there, atoms in _added(step, left, right, _HALIDES):
-        if here > there and not any(matches_at(left, _STABLE, atom) for atom in atoms):
+        stable, poor = matches_at(left, _STABLE, atoms[0]), matches_at(left, _DEACTIVATED_END, atoms[1])
+        if here > there and not stable and not poor:
             yield "a hydrogen halide puts the halogen at the end of the double bond with less hydrogen"
 
 
@@ -329,6 +332,16 @@ def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]
             yield "under acid the Fischer synthesis closes at the more substituted carbon atom of the ketone"
 
 
+def _alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    """Yield where hydrogen over palladium would stop at the alkene, though nothing slows the catalyst down."""
+    if not holds(whole, "[H][H].[Pd]") or holds(whole, _POISONS):
+        return
+    for first, second in right.GetSubstructMatches(fixed_pattern("[CX3]=[CX3]")):
+        before = left.GetBondBetweenAtoms(max(step.origin[first], 0), max(step.origin[second], 0))
+        if before is not None and before.GetBondTypeAsDouble() == 3:
+            yield "hydrogen over palladium goes on to the alkane, unless lead, barium or quinoline slows it down"
+
+
 _Law = Callable[[Strategy, Any, Any, Sequence[str]], Iterator[str]]
 _LAWS: dict[str, _Law] = {
     "Direct arylation": _azoles,
@@ -345,6 +358,7 @@ _LAWS: dict[str, _Law] = {
     "C–C bond formation": _fluorides,
     "Addition of an organometallic reagent": _leaving_groups,
     "Sandmeyer reaction": _sandmeyer_halides,
+    "Hydrogenation": _alkynes,
     "Halogenation": _active_methylenes,
     "Stannylation": _stannylations,
     "Indole synthesis": _fischer_indoles,
