@@ -5,12 +5,14 @@ A planner makes the trees of `mixed` smaller in compiled code, and then only the
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from math import inf
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,7 +28,7 @@ from test_loop import EAGER, VOCAB, Illegal
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop
-from chemspec.decode.compiled.structures import copy_array
+from chemspec.decode.compiled.structures import DraftRow, PassRow, SpanRow, copy_array
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.draft_planner import DraftPlanner
@@ -453,3 +455,15 @@ def test_numbers_of_compiled_code_are_copied_from_the_first_or_a_later_one() -> 
     start, _ = numbers.buffer_info()
     assert copy_array("i", start, 3) == numbers[:3] and copy_array("i", start, 2, 2) == numbers[2:]
     assert copy_array("i", None, 3) == copy_array("i", start, 0) == array("i")
+
+
+@pytest.mark.parametrize(
+    ("kind", "header", "name"),
+    [(PassRow, "records.h", "PassRecord"), (SpanRow, "records.h", "Span"), (DraftRow, "drafters.h", "Draft")],
+)
+def test_rows_have_the_fields_of_the_compiled_codes_structures(kind: Any, header: str, name: str) -> None:
+    text = (Path(compiled_loop.__file__).parent / header).read_text(encoding="utf-8")
+    body = re.search(rf"^struct {name} {{.*?^}};", text, re.S | re.M)
+    assert body is not None
+    declared = re.findall(r"^ *int32_t ([\w, ]+);", body[0], re.M)
+    assert [field.rstrip("_") for field in kind._fields] == ", ".join(declared).split(", ")

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,18 @@ from chemspec.decode.beam import BeamConfig
 from chemspec.decode.compiled import drafters
 from chemspec.decode.compiled.build import loop_library
 from chemspec.decode.compiled.structures import (
-    DRAFT,
-    PASS,
-    SPAN,
     BeamConfigStruct,
+    DraftRow,
     LoopOptionsStruct,
+    PassRow,
     PassState,
     ProposeCallback,
     RecordView,
+    SpanRow,
     array_address,
     copy_array,
     read_array,
-    read_structs,
+    read_rows,
 )
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
@@ -260,64 +260,60 @@ class CompiledLoop:
         if not new:
             return
         span_at, beam_at, node_at = records.read
-        pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        read_drafts = self._read_drafts(view, [(row[6], row[7]) for row in pass_rows if row[7]])
-        names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
-        spans = [
-            AcceptedSpan(start, length, names[name], (first, last) if copied else None)
-            for start, length, name, copied, first, last in span_rows
-        ]
+        rows = read_rows(PassRow, view.pass_rows, new, old)
+        drafts = iter(self._read_drafts(view, [row for row in rows if row.drafts_count]))
+        names, span_rows = self._proposals.names, read_rows(SpanRow, view.span_rows, view.spans - span_at, span_at)
+        spans = iter(
+            AcceptedSpan(row.start, row.length, names[row.name], (row.from_, row.to) if row.spanned else None)
+            for row in span_rows
+        )
         records.read = view.spans, view.beam, view.grown
+        beam, columns = iter(()), []
         if self._records:
-            beams = read_array("i", view.beams, view.beam - beam_at, beam_at)
+            beam = iter(read_array("i", view.beams, view.beam - beam_at, beam_at))
             new_nodes = view.grown - node_at, node_at
-            columns = [read_array("i", at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
+            columns = [iter(read_array("i", at, *new_nodes)) for at in (view.parents, view.tokens, view.sources)]
         margins = read_array("d", view.margins, new, old)
         times = self._times[began + old : began + view.passes]
-        span = draft = beam = node = 0  # numbers read so far
-        for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):
-            requested, computed, emitted, accepted, width, span_count, _, draft_count, waited, grown = row
+        for row, margin, (draft_seconds, model_seconds, _) in zip(rows, margins, times, strict=True):
             delta = None
             if self._records:
-                entries = (tuple(column[node : node + grown]) for column in columns)
-                delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
+                grown = (tuple(islice(column, row.grown)) for column in columns)
+                delta = TreeDelta(tuple(islice(beam, row.beam)), *grown)
             passes.append(
                 Pass(
-                    requested=requested,
-                    computed=computed,
-                    drafted=computed - requested,
-                    emitted=emitted,
-                    accepted=accepted,
+                    requested=row.requested,
+                    computed=row.computed,
+                    drafted=row.computed - row.requested,
+                    emitted=row.emitted,
+                    accepted=row.accepted,
                     margin=margin,
-                    width=width,
+                    width=row.width,
                     draft_seconds=draft_seconds,
                     model_seconds=model_seconds,
-                    spans=tuple(spans[span : span + span_count]),
-                    drafts=tuple(read_drafts[draft : draft + draft_count]),
+                    spans=tuple(islice(spans, row.spans)),
+                    drafts=tuple(islice(drafts, row.drafts_count)),
                     grown=delta,
                 )
             )
-            span, draft, beam, node = span + span_count, draft + draft_count, beam + waited, node + grown
 
-    def _read_drafts(self, view: RecordView, groups: Sequence[tuple[int, int]]) -> list[Draft]:
-        """Read groups of drafts that were proposed together, each given by the number of the first one and its size."""
+    def _read_drafts(self, view: RecordView, rows: Sequence[PassRow]) -> list[Draft]:
+        """Read the drafts of passes, in their order."""
         tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
         probs, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
-        begin = groups[0][0] if groups else view.drafts  # the groups are in order
-        rows = read_structs(DRAFT, view.draft_rows, view.drafts - begin, begin)
+        begin = rows[0].drafts if rows else view.drafts
+        drafts = read_rows(DraftRow, view.draft_rows, view.drafts - begin, begin)
         return [
             Draft(
-                tuple(tokens[token : token + length]),
-                names[name],
-                (start, end) if spanned else None,
-                match,
-                tuple(positions[position : position + position_count]),
-                tuple(probs[prob : prob + prob_count]),
+                tuple(tokens[row.start : row.start + row.length]),
+                names[row.name],
+                (row.from_, row.to) if row.spanned else None,
+                row.match,
+                tuple(positions[row.places : row.places + row.places_count]),
+                tuple(probs[row.chances : row.chances + row.chances_count]),
             )
-            for first, count in groups
-            for name, token, length, spanned, start, end, match, position, position_count, prob, prob_count in rows[
-                first - begin : first - begin + count
-            ]
+            for group in rows
+            for row in drafts[group.drafts - begin : group.drafts - begin + group.drafts_count]
         ]
 
 

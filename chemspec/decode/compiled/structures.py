@@ -7,7 +7,7 @@ from array import array
 from ctypes import POINTER, c_double, c_int32, c_void_p
 from dataclasses import fields
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
@@ -102,12 +102,49 @@ class RecordView(ctypes.Structure):
     )
 
 
-# requested, computed, emitted, accepted, width, spans, first draft, drafts, entries of the beam, nodes grown
-PASS = Struct("=10i")
-SPAN = Struct("=6i")  # start, length, name, whether it has a span, start and end of the span
-# name, first token, tokens, whether it has a span, start and end of the span, match, first position, positions, first
-# probability, probabilities
-DRAFT = Struct("=11i")
+class PassRow(NamedTuple):
+    """A `PassRecord` of `records.h`: counts of one forward pass, and how many entries of the lists are its own."""
+
+    requested: int
+    computed: int
+    emitted: int
+    accepted: int
+    width: int
+    spans: int
+    drafts: int
+    drafts_count: int
+    beam: int
+    grown: int
+
+
+class SpanRow(NamedTuple):
+    """A `Span` of `records.h`; `from_` and `to` say something if `spanned` is set."""
+
+    start: int
+    length: int
+    name: int
+    spanned: int
+    from_: int
+    to: int
+
+
+class DraftRow(NamedTuple):
+    """A `Draft` of `drafters.h`: where its tokens, positions (places) and probabilities (chances) begin."""
+
+    name: int
+    start: int
+    length: int
+    spanned: int
+    from_: int
+    to: int
+    match: int
+    places: int
+    places_count: int
+    chances: int
+    chances_count: int
+
+
+Row = TypeVar("Row", PassRow, SpanRow, DraftRow)
 
 
 def array_address(values: array[Any]) -> int:
@@ -128,7 +165,8 @@ def copy_array(code: str, start: int | None, count: int, first: int = 0) -> arra
     return numbers
 
 
-def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:
-    """Read structures, as `read_array` reads numbers."""
-    raw = ctypes.string_at(start + kind.size * first, kind.size * count) if start and count else b""
-    return list(kind.iter_unpack(raw))
+def read_rows(kind: type[Row], start: int | None, count: int, first: int = 0) -> list[Row]:
+    """Read structures of integers, as `read_array` reads numbers."""
+    layout = Struct(f"={len(kind._fields)}i")
+    raw = ctypes.string_at(start + layout.size * first, layout.size * count) if start and count else b""
+    return list(map(kind._make, layout.iter_unpack(raw)))
