@@ -18,6 +18,7 @@ from helpers.tiny import tiny_model
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.generate import continuous_batching, open_decoding
+from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
@@ -73,9 +74,7 @@ def decoded(
         [decoders.build_decoder(source, settings, drafter) for source in sources],
         session,
         drafter,
-        max_len=settings.max_len,
-        budget=0 if isinstance(drafter, NoDrafts) else 64,
-        clock=lambda: 0.0,
+        LoopOptions(max_len=settings.max_len, budget=0 if isinstance(drafter, NoDrafts) else 64),
     )
     return [[(one.tokens, one.log_probs) for one in own] for own in run.run_to_end()]
 
@@ -151,9 +150,10 @@ def test_queries_join_a_running_batch() -> None:
 
     def begin(rows: Any) -> Any:
         chosen = [decoders.build_decoder(source, GREEDY, Copy(length=8, count=2)) for _, source in rows]
-        given: dict[str, Any] = {"top_k": 2, "max_len": GREEDY.max_len, "budget": 16, "vocab_size": VOCAB}
-        sizes = given if not GPU else given | {"vocab_size": backend.model.config.vocab_size}
-        run = open_decoding(backend, [source for _, source in rows], chosen, Copy(length=8, count=2), **sizes)
+        vocab = backend.model.config.vocab_size if GPU else VOCAB
+        options = LoopOptions(max_len=GREEDY.max_len, budget=16, vocab_size=vocab)
+        copying = Copy(length=8, count=2)
+        run = open_decoding(backend, [source for _, source in rows], chosen, options, copying, top_k=2)
         return run, lambda more: run.add_queries(
             [source for _, source in more],
             [decoders.build_decoder(source, GREEDY, Copy(length=8, count=2)) for _, source in more],

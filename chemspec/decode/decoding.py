@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chemspec.decode.compiled.loop import CompiledLoop, can_run_compiled
 from chemspec.decode.protocol import Decoder, LoopOptions
@@ -47,21 +47,21 @@ class Decoding:
         decoders: Sequence[Decoder],
         session: Session,
         drafter: Drafter,
-        **options: Any,
+        options: LoopOptions,
     ) -> None:
         """Start the decoders of queries, on whose token ids `session` was opened in the same order.
 
-        The options are those of `LoopOptions`. Raises ValueError if `compiled` is set and the compiled loop cannot run.
+        Raises ValueError if `options.compiled` is set and the compiled loop cannot run.
         """
-        run, drafter = LoopOptions(**options), as_drafter(drafter)
-        if not run.budget:
-            run = replace(run, planner=None)
-        self._session, self._clock, self._finished = session, run.clock, run.finished
+        drafter = as_drafter(drafter)
+        if not options.budget:
+            options = replace(options, planner=None)
+        self._session, self._clock, self._finished = session, options.clock, options.finished
         self._began = dict.fromkeys(session.queries, 0.0)  # start times of the queries whose result is not taken
-        can_run = run.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
-        if run.compiled and not can_run:
+        can_run = options.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
+        if options.compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
-        self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, run)
+        self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, options)
         self._loop.add_queries(session.queries, sources, decoders)
 
     def __iter__(self) -> Iterator[list[Event]]:

@@ -4,7 +4,6 @@
 does both for decoding settings.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +17,7 @@ from chemspec.decode.draft_history import USUAL_PASSES, DraftHistories, DraftHis
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.forced import force_beginning
 from chemspec.decode.parking import ParkingGaps, parking_pays
-from chemspec.decode.protocol import ConfiguredDecoder, Decoder
+from chemspec.decode.protocol import ConfiguredDecoder, Decoder, LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
@@ -52,23 +51,17 @@ def open_decoding(
     backend: Backend,
     sources: Sequence[Sequence[int]],
     decoders: Sequence[Decoder],
+    options: LoopOptions,
     drafter: Drafter = NoDrafts(),
     *,
     top_k: int,
-    clock: Callable[[], float] | None = None,
-    budget: int = 0,
-    **options: Any,
 ) -> Decoding:
-    """Encode the sources (prefill) and start their decoders, one per query, with `top_k` candidates per prefix.
-
-    The clock, which returns seconds, starts by default with this call. Budget and options are fields of `LoopOptions`.
-    """
-    began, drafter = time.perf_counter(), as_drafter(drafter)
+    """Encode the sources (prefill) and start their decoders, one per query, with `top_k` candidates per prefix."""
+    drafter = as_drafter(drafter)
     session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
     if drafter.reads_states:
         drafter.watch(session)
-    options |= {"clock": clock or (lambda: time.perf_counter() - began), "budget": budget}
-    return Decoding(sources, decoders, session, drafter, **options)
+    return Decoding(sources, decoders, session, drafter, options)
 
 
 def continuous_batching(
@@ -161,12 +154,7 @@ class BatchDecoder:
             if parks and len(answers) in widths:
                 self.gaps.add(answers)
 
-        decoding = open_decoding(
-            self.backend,
-            [row.ids for row in rows],
-            [build(row) for row in rows],
-            drafter,
-            top_k=max(decoders.required_top_k(search, self.vocab_size) for search in searches),
+        options = LoopOptions(
             max_len=self._limit_length(settings, self.max_positions - 2).max_len,  # of rows that are added, too
             budget=budget,
             record=settings.record,
@@ -176,6 +164,9 @@ class BatchDecoder:
             threads=self.threads,
             finished=learn,
         )
+        top_k = max(decoders.required_top_k(search, self.vocab_size) for search in searches)
+        sources, started = [row.ids for row in rows], [build(row) for row in rows]
+        decoding = open_decoding(self.backend, sources, started, options, drafter, top_k=top_k)
         return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
 
     def _limit_length(self, search: DecodeSettings, tokens: int = 0) -> DecodeSettings:

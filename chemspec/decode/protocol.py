@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -25,13 +26,19 @@ START: Prefix = (BOS,)
 INT = frozenset((int,))
 
 
+def start_clock() -> Callable[[], float]:
+    """Return a function that returns the seconds since this call."""
+    began = time.perf_counter()
+    return lambda: time.perf_counter() - began
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
     """Options of a run."""
 
     max_len: int  # maximum output length in tokens; drafts are cut there
-    budget: int  # maximum number of drafted nodes per query and forward pass
-    clock: Callable[[], float]  # returns seconds, from any origin
+    budget: int = 0  # maximum number of drafted nodes per query and forward pass
+    clock: Callable[[], float] = field(default_factory=start_clock)  # returns seconds, from any origin
     record: bool = False  # record every computed prefix, which takes time and memory
     # Size of the model's vocabulary; running raises ValueError for a drafted or requested id beyond it.
     vocab_size: int = sys.maxsize

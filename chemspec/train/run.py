@@ -10,6 +10,7 @@ import torch
 from chemspec.data.arrays import Pairs, check_data, split_validation
 from chemspec.decode.beam import greedy_search
 from chemspec.decode.generate import open_decoding
+from chemspec.decode.protocol import LoopOptions
 from chemspec.engine.registry import model_folder
 from chemspec.model import checkpoint
 from chemspec.model.manifest import write_manifest
@@ -71,7 +72,8 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
             # At most as long as the targets.
             decoders = [greedy_search(max_len=len(target)) for target in expected]
             encoded = [sources[index].tolist() for index in chosen]
-            decoding = open_decoding(backend, encoded, decoders, top_k=1, max_len=max(map(len, expected)))
+            options = LoopOptions(max_len=max(map(len, expected)))
+            decoding = open_decoding(backend, encoded, decoders, options, top_k=1)
             answers = [finished[0] for finished in decoding.run_to_end()]
             right += sum(answer.tokens == target for answer, target in zip(answers, expected, strict=True))
     finally:

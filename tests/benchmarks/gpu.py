@@ -33,6 +33,7 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import BatchDecoder, open_decoding
+from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.engine.drafter_resources import DrafterResources
@@ -255,8 +256,8 @@ def _loop_passes(backend: GraphBackend, queries: int, drafter: Copy) -> tuple[fl
     nodes = 0.0
     for _ in range(3):
         chosen = [decoders.build_decoder(source, settings, drafter) for source in sources]
-        sizes: dict[str, Any] = {"top_k": 2, "max_len": 40, "budget": 64 if queries == 1 else 16}
-        run = open_decoding(backend, sources, chosen, drafter, **sizes)
+        options = LoopOptions(max_len=40, budget=64 if queries == 1 else 16)
+        run = open_decoding(backend, sources, chosen, options, drafter, top_k=2)
         while not run.is_finished:
             began = time.process_time_ns()
             run.run_passes()

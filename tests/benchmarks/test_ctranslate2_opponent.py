@@ -8,7 +8,6 @@ import gzip
 import json
 import random
 import sys
-import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -24,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.draft.base import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
@@ -265,13 +264,7 @@ def test_real_weights_give_our_best_answer(tmp_path: Path) -> None:
     found = Opponent(convert(model, tokenizer, tmp_path)).translate(sources, width=5, count=5, max_len=150)
     decoders = [beam_search(width=5, max_len=150) for _ in sources]
     run = Decoding(
-        sources,
-        decoders,
-        Session(TorchBackend(model), sources, top_k=11),
-        NoDrafts(),
-        max_len=150,
-        budget=0,
-        clock=time.perf_counter,
+        sources, decoders, Session(TorchBackend(model), sources, top_k=11), NoDrafts(), LoopOptions(max_len=150)
     )
     for source, theirs, own in zip(sources, found, run.run_to_end(), strict=True):
         assert theirs[0][1] == pytest.approx(own[0].log_prob, abs=1e-3)

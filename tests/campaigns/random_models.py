@@ -34,6 +34,7 @@ from test_session import VARIANTS
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.generate import open_decoding
+from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
@@ -103,8 +104,8 @@ class Case:
     ) -> list[list[FinishedSequence]]:
         """Return the answers of a run."""
         decoders = [self.search(gap) for _ in sources]
-        top_k, max_len = max(2, self.width + 1), self.max_len
-        run = open_decoding(backend, sources, decoders, drafter, top_k=top_k, max_len=max_len, **options)
+        run_options = LoopOptions(max_len=self.max_len, **options)
+        run = open_decoding(backend, sources, decoders, run_options, drafter, top_k=max(2, self.width + 1))
         return run.run_to_end()
 
 

@@ -32,7 +32,7 @@ from chemspec.decode.compiled.structures import DraftRow, PassRow, SpanRow, copy
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.draft_planner import DraftPlanner
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy, TokenClasses
@@ -75,14 +75,16 @@ def decode(
         decoders,
         Session(backend, batch, top_k=top_k),
         drafter,
-        max_len=max_len,
-        budget=budget,
-        clock=lambda: float(next(ticks)),
-        record=record,
-        vocab_size=VOCAB,
-        planner=planner,
-        threads=threads,
-        compiled=compiled,
+        LoopOptions(
+            max_len=max_len,
+            budget=budget,
+            clock=lambda: float(next(ticks)),
+            record=record,
+            vocab_size=VOCAB,
+            planner=planner,
+            threads=threads,
+            compiled=compiled,
+        ),
     )
     while not run.is_finished:
         run.run_passes()
@@ -305,7 +307,7 @@ def shipped() -> Engine:
 
 
 def forced(compiled: bool | None) -> Callable[..., Decoding]:
-    return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
+    return lambda *given: Decoding(*given[:-1], replace(given[-1], compiled=compiled))
 
 
 @pytest.mark.parametrize(

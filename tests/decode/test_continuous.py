@@ -21,7 +21,7 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.generate import continuous_batching
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.windows import Windows
@@ -87,11 +87,13 @@ def decode(
             built(sources),
             session,
             drafter,
-            max_len=settings.max_len,
-            budget=0 if isinstance(drafter, NoDrafts) else 32,
-            clock=lambda: 1.0,
-            record=True,
-            compiled=compiled,
+            LoopOptions(
+                max_len=settings.max_len,
+                budget=0 if isinstance(drafter, NoDrafts) else 32,
+                clock=lambda: 1.0,
+                record=True,
+                compiled=compiled,
+            ),
         )
         return decoding, lambda others: decoding.add_queries(others, built(others))
 

@@ -17,7 +17,7 @@ from helpers.tiny import tiny_model
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import BatchDecoder, continuous_batching, open_decoding
-from chemspec.decode.protocol import ConfiguredDecoder, ScoreRequest, finish_sequence
+from chemspec.decode.protocol import ConfiguredDecoder, LoopOptions, ScoreRequest, finish_sequence
 from chemspec.draft.base import NoDrafts
 from chemspec.model.runner import KernelPass, NodeBatch
 from chemspec.model.runners.native.runner import NativeBackend
@@ -72,9 +72,9 @@ def backend_of(runtime: str) -> Any:
     return BACKENDS[runtime](tiny_model(0, VOCAB, d_model=32, heads=4, max_positions=POSITIONS).float())
 
 
-def decode(runtime: str, decoder: Any, **options: Any) -> Any:
-    limits = {"vocab_size": VOCAB, "max_positions": POSITIONS, "max_len": 30}
-    return open_decoding(backend_of(runtime), [[5, 6]], [decoder], top_k=3, **limits, **options).run_to_end()
+def decode(runtime: str, decoder: Any, drafter: Any = NoDrafts(), **options: Any) -> Any:
+    limits = LoopOptions(vocab_size=VOCAB, max_positions=POSITIONS, max_len=30, **options)
+    return open_decoding(backend_of(runtime), [[5, 6]], [decoder], limits, drafter, top_k=3).run_to_end()
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -125,8 +125,8 @@ def run_compiled(table: Table, kernel: KernelPass | None = None) -> Any:
     session.runner.kernel_pass = kernel
     from chemspec.decode.decoding import Decoding
 
-    options = {"max_len": 9, "budget": 0, "clock": lambda: 0.0, "vocab_size": VOCAB, "compiled": True}
-    return Decoding([[5, 6]], [beam_search(width=2, max_len=9)], session, NoDrafts(), **options).run_to_end()
+    options = LoopOptions(max_len=9, vocab_size=VOCAB, compiled=True)
+    return Decoding([[5, 6]], [beam_search(width=2, max_len=9)], session, NoDrafts(), options).run_to_end()
 
 
 @needs_compiler
@@ -232,7 +232,8 @@ def test_a_stream_of_queries_goes_on_after_one_without_scores() -> None:
 
     def begin(queries: Any) -> Any:
         decoders = [greedy_search(max_len=9) for _ in queries]
-        decoding = open_decoding(table, [query.ids for query in queries], decoders, top_k=2, max_len=9)
+        sources, options = [query.ids for query in queries], LoopOptions(max_len=9)
+        decoding = open_decoding(table, sources, decoders, options, top_k=2)
         return decoding, lambda rows: decoding.add_queries(
             [row.ids for row in rows], [greedy_search(max_len=9) for _ in rows]
         )

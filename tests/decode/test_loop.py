@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.protocol import START, Decoder, ScoreRequest
+from chemspec.decode.protocol import START, Decoder, LoopOptions, ScoreRequest
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import DENSE, Backend, CompactionThreshold
@@ -224,9 +224,8 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
         return [FinishedSequence(prefix[1:], (0.0,) * room, "length")]
 
     session = Session(table, [source], top_k=2)
-    loop = Decoding(
-        [source], [watched()], session, DRAFTERS["bushy"](table), max_len=room, budget=64, clock=lambda: 0.0
-    )
+    options = LoopOptions(max_len=room, budget=64)
+    loop = Decoding([source], [watched()], session, DRAFTERS["bushy"](table), options)
     sizes = [len(tree.slots) for _ in loop for tree in session.trees.values()]
     assert len(sizes) > 10
     assert len(table.nodes) > 300

@@ -19,6 +19,7 @@ from chemspec.decode.beam import Beam, Hyp, beam_search, next_floor, park
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.parking import MAX_SEARCHES, MIN_SEARCHES, ParkingGaps, needed_gap, parking_pays
+from chemspec.decode.protocol import LoopOptions
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
@@ -55,7 +56,8 @@ def test_the_list_is_that_of_the_naive_beam(
     """Whatever is parked, ties included; no node is computed that the plain beam does not need or that was computed."""
     table = Table(seed, sharpness=1.5, levels=levels)
     search = beam_search(width=width, max_len=max_len, park_gap=gap)
-    run = open_decoding(table, [source], [search], top_k=100, max_len=max_len, compiled=compiled and None)
+    options = LoopOptions(max_len=max_len, compiled=compiled and None)
+    run = open_decoding(table, [source], [search], options, top_k=100)
     (found,) = run.run_to_end()
     expected = naive_beam(table, source, width, max_len)
     assert [(one.tokens, one.ended) for one in found] == [(one.tokens, one.ended) for one in expected]

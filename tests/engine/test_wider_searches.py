@@ -56,7 +56,7 @@ def fewer_nodes(engine: Engine, results: Sequence[DecodeResult], how: DecodeSett
 
 
 def forced(compiled: bool) -> Callable[..., Decoding]:
-    return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
+    return lambda *given: Decoding(*given[:-1], replace(given[-1], compiled=compiled))
 
 
 DRAFTERS_OF_LISTS = ("none", "mixed", "windows", "auto")

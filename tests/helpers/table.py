@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from chemspec.decode.generate import open_decoding
-from chemspec.decode.protocol import Decoder
+from chemspec.decode.protocol import Decoder, LoopOptions
 from chemspec.draft.base import Drafter
 from chemspec.model.runner import Backend, Floats, Ints, NodeBatch, Runner
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -152,12 +152,7 @@ def run(
     the Python loop. Returns the output sequences and the passes of each query.
     """
     ticks = count()
-    run = open_decoding(
-        backend,
-        sources,
-        [decoder(query) for query in range(len(sources))],
-        drafter,
-        top_k=top_k,
+    run_options = LoopOptions(
         max_len=max_len,
         budget=budget,
         clock=lambda: float(next(ticks)),
@@ -165,6 +160,8 @@ def run(
         compiled=compiled,
         **options,
     )
+    decoders = [decoder(query) for query in range(len(sources))]
+    run = open_decoding(backend, sources, decoders, run_options, drafter, top_k=top_k)
     while not run.is_finished:
         run.run_passes()
     results = [run.take_result(query) for query in range(len(sources))]

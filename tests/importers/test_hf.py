@@ -26,6 +26,7 @@ from chemspec.cli import __main__ as cli
 from chemspec.decode.beam import greedy_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.peer_rules import peer_search
+from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
@@ -275,7 +276,7 @@ def generate(found: Theirs, text: str, **options: Any) -> list[tuple[list[int], 
 def ours(found: Theirs, text: str, decoder: Any, top_k: int, backend: Backend) -> list[FinishedSequence]:
     source = found.tokenizer.encode(text)
     session = Session(backend, [source], top_k=top_k)
-    run = Decoding([source], [decoder], session, NoDrafts(), max_len=MAX_LEN, budget=0, clock=lambda: 0.0)
+    run = Decoding([source], [decoder], session, NoDrafts(), LoopOptions(max_len=MAX_LEN))
     return run.run_to_end()[0]
 
 

@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.generate import open_decoding
+from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.model import checkpoint
@@ -135,8 +136,8 @@ def decode(
     vocab = backend.model.config.vocab_size
     top_k = decoders.required_top_k(settings, vocab)
     chosen = [decoders.build_decoder(source, settings, drafter) for source in sources]
-    sizes = {"top_k": top_k, "max_len": settings.max_len, "budget": budget, "vocab_size": vocab}
-    answers = open_decoding(backend, sources, chosen, drafter, **sizes).run_to_end()
+    options = LoopOptions(max_len=settings.max_len, budget=budget, vocab_size=vocab)
+    answers = open_decoding(backend, sources, chosen, options, drafter, top_k=top_k).run_to_end()
     return [[(each.tokens, each.log_probs) for each in query] for query in answers]
 
 
