@@ -73,7 +73,7 @@ class Decoding:
     @property
     def is_finished(self) -> bool:
         """Whether all queries are finished."""
-        return not self._session.trees
+        return not self._session.sources
 
     @property
     def can_add_queries(self) -> bool:
@@ -89,7 +89,7 @@ class Decoding:
 
     def finished_queries(self) -> list[int]:
         """Return the numbers of the finished queries whose result is not taken."""
-        under_way = self._session.trees
+        under_way = self._session.sources
         return [query for query in self._began if query not in under_way]
 
     def take_result(self, query: int) -> Decoded:

@@ -5,16 +5,17 @@ keys and values in a slot of the query's KV cache. Drafts and beams share their 
 is computed once per query (prefill). Evicted nodes are recomputed if requested again, with the same result.
 
 A node is identified by its whole prefix, a tuple of token ids: simple, but copying and hashing costs O(length) per
-node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
+node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and uses `EncodedQueries` alone.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from chemspec.model.runner import Backend, Ints, NodeBatch
+from chemspec.model.runner import Backend, Ints, NodeBatch, Runner
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix, Scores, SourceIds
 
@@ -78,8 +79,46 @@ class PrefixTree:
         return np.fromiter(keep.values(), dtype=np.int64)
 
 
-class Session:
-    """Scores prefixes of a batch of queries; `trees` are the prefix trees of unfinished ones by their numbers.
+class EncodedQueries:
+    """Queries in a runner's memory: numbered in the order in which they were encoded, unfinished until released.
+
+    This is all that the compiled loop needs, which has a tree of its own.
+    """
+
+    def __init__(self, runner: Runner, sources: Sequence[Sequence[int]]) -> None:
+        """Number the sources, token ids of every query, for which the runner was opened."""
+        self.runner = runner
+        self.compaction_threshold = runner.compaction_threshold
+        self.sources: dict[int, SourceIds] = {}  # token ids of the unfinished queries by their numbers, ascending
+        self._count = 0  # queries so far
+        self._number(sources)
+
+    def _number(self, sources: Sequence[Sequence[int]]) -> range:
+        numbers = range(self._count, self._count + len(sources))
+        self.sources.update(zip(numbers, map(tuple, sources), strict=True))
+        self._count = numbers.stop
+        return numbers
+
+    @property
+    def queries(self) -> list[int]:
+        """The numbers of the unfinished queries, ascending."""
+        return list(self.sources)
+
+    def join(self, sources: Sequence[Sequence[int]]) -> range:
+        """Encode more sources, which get the next query numbers; returns these. Requires `Runner.can_join`."""
+        self.runner.join(sources)
+        return self._number(sources)
+
+    def release(self, finished: Iterable[int]) -> None:
+        """Free the memory of finished queries; released ones are ignored."""
+        for query in finished:
+            if query in self.sources:
+                self.runner.release(query)
+                del self.sources[query]
+
+
+class Session(EncodedQueries):
+    """Scores prefixes of a batch of queries, and keeps them in one `PrefixTree` per query.
 
     Nodes are added to the trees before the forward pass, so a session must not be used after a pass has failed.
     """
@@ -90,40 +129,21 @@ class Session:
         With `states`, `hidden_state` returns the last hidden state of every node; the backend must support it.
         """
         options: dict[str, Any] = {"states": True} if states else {}
-        self.runner = backend.open(sources, top_k=top_k, **options)
-        self.compaction_threshold = self.runner.compaction_threshold
-        self.trees = {query: PrefixTree() for query in range(len(sources))}
-        self._sources = [tuple(source) for source in sources]
+        super().__init__(backend.open(sources, top_k=top_k, **options), sources)
+        self.trees: defaultdict[int, PrefixTree] = defaultdict(PrefixTree)  # of the queries that were scored
         # Stored as long as the session: much smaller than the KV cache, and a drafter may read any prefix.
         self._hidden_states: dict[tuple[SourceIds, Prefix], Any] | None = {} if states else None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the session is unused and returns no extra outputs, so that compiled code can drive its runner."""
-        return self._hidden_states is None and not any(tree.slots for tree in self.trees.values())
-
-    @property
-    def queries(self) -> list[int]:
-        """The numbers of the unfinished queries, ascending."""
-        return list(self.trees)
-
-    @property
-    def sources(self) -> dict[int, SourceIds]:
-        """The token ids of the unfinished queries by their numbers."""
-        return {query: self._sources[query] for query in self.trees}
-
-    def join(self, sources: Sequence[Sequence[int]]) -> range:
-        """Encode more sources, which get the next query numbers; returns these. Requires `Runner.can_join`."""
-        self.runner.join(sources)
-        numbers = range(len(self._sources), len(self._sources) + len(sources))
-        self._sources += [tuple(source) for source in sources]
-        self.trees.update((query, PrefixTree()) for query in numbers)
-        return numbers
+        """Whether nothing was scored and there are no extra outputs, so that compiled code can drive the runner."""
+        return self._hidden_states is None and not self.trees
 
     def new_nodes(self, requested: Sequence[Sequence[Prefix]]) -> tuple[NodeBatch, list[list[Prefix]]]:
         """Add uncached prefixes and ancestors to the trees; returns them as nodes to compute, and by query."""
         nodes, entered = NodeBatch(), []
-        for (query, tree), prefixes in zip(self.trees.items(), requested, strict=True):
+        for query, prefixes in zip(self.sources, requested, strict=True):
+            tree = self.trees[query]
             missing = tree.missing(prefixes)
             tree.add_to_batch(nodes, query, missing)
             entered.append(missing)
@@ -143,8 +163,8 @@ class Session:
             failed = {query for query, best in zip(nodes.queries, log_probs, strict=True) if not isfinite(best[0])}
             raise ScoresError(sorted(failed))
         if self._hidden_states is not None:
-            grouped = zip(self.trees, to_score, strict=True)
-            keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]
+            grouped = zip(self.sources.values(), to_score, strict=True)
+            keys = [(source, prefix) for source, prefixes in grouped for prefix in prefixes]
             self._hidden_states.update(zip(keys, self.runner.hidden_states, strict=True))
         scored, start = [], 0
         for prefixes in to_score:
@@ -159,11 +179,11 @@ class Session:
         return (self._hidden_states or {}).get((source, prefix))
 
     def release(self, finished: Iterable[int]) -> None:
-        """Free the memory of finished queries; released ones are ignored."""
+        """Free the memory of finished queries, their trees included; released ones are ignored."""
+        finished = [*finished]
+        super().release(finished)
         for query in finished:
-            if query in self.trees:
-                self.runner.release(query)
-                del self.trees[query]
+            self.trees.pop(query, None)
 
     def compact(self, requested: dict[int, Sequence[Prefix]]) -> None:
         """Evict nodes that the `requested` prefixes do not reach from KV caches above their `CompactionThreshold`."""

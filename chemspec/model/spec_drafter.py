@@ -145,7 +145,7 @@ class MaskFiller:
                 prefixes.append(prefix)
         for session in self._sessions:  # every query in flight is in every call; the others are finished
             session.release([query for query, source in session.sources.items() if source not in requested])
-        self._sessions = [session for session in self._sessions if session.trees]
+        self._sessions = [session for session in self._sessions if session.sources]
         encoded = {source for session in self._sessions for source in session.sources.values()}
         if new_sources := [source for source in requested if source not in encoded]:
             self._sessions.append(Session(self.backend, new_sources, top_k=self.TOP_K))

@@ -38,7 +38,7 @@ from chemspec.decode.protocol import (
 )
 from chemspec.draft.base import Drafter
 from chemspec.model.runner import NodeBatch
-from chemspec.model.session import ScoresError, Session
+from chemspec.model.session import EncodedQueries, ScoresError
 from chemspec.tokenizer import BOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, PluginError, TreeDelta
 
@@ -77,12 +77,12 @@ class _QueryRecords:
 class CompiledLoop:
     """Decodes a batch of queries in compiled code, with the same results as `python_loop.PythonLoop`."""
 
-    def __init__(self, session: Session, drafter: Drafter, options: LoopOptions) -> None:
-        """Start without queries on an unused session; the loop must be available (`can_run_compiled`)."""
-        code, limits = loop_library(), session.compaction_threshold
+    def __init__(self, queries: EncodedQueries, drafter: Drafter, options: LoopOptions) -> None:
+        """Start without queries; the loop must be available (`can_run_compiled`)."""
+        code, limits = loop_library(), queries.compaction_threshold
         assert code is not None
-        self._code, self._session, self._clock = code, session, options.clock
-        self._kernel = session.runner.kernel_pass
+        self._code, self._encoded, self._clock = code, queries, options.clock
+        self._kernel = queries.runner.kernel_pass
         if self._kernel is not None and not (self._kernel.function and self._kernel.top_k > 0):
             raise PluginError(f"{self._runner_name()} has a kernel pass without a function, or without candidates")
         self._records = options.record
@@ -118,7 +118,7 @@ class CompiledLoop:
     def add_queries(
         self, numbers: Sequence[int], sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]
     ) -> None:
-        """Start the decoders of the session's next queries, with these numbers; ValueError if one is not supported."""
+        """Start the decoders of the next queries, with these numbers; ValueError if one is not supported."""
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")
@@ -140,7 +140,7 @@ class CompiledLoop:
         drafted, count = self._clock(), self._state.rows
         flat = copy_array("i", self._state.columns, 4 * count)
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
-        ids, log_probs = self._session.runner.run(nodes)
+        ids, log_probs = self._encoded.runner.run(nodes)
         if ids.shape != log_probs.shape or ids.ndim != 2 or len(ids) != count or not ids.shape[1]:
             shapes = f"{ids.shape} and {log_probs.shape}"
             raise PluginError(f"{self._runner_name()} returned arrays {shapes} for {count} nodes")
@@ -170,13 +170,13 @@ class CompiledLoop:
         queries = read_array("i", state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
         continued = [query for query in ended if self._start_next_search(query)]
-        self._session.release([query for query in ended if query not in continued])
+        self._encoded.release([query for query in ended if query not in continued])
         if ended:
             self._store_history()
         for query in compacted:
             count = c_int32()
             slots = code.chemspec_loop_kept_slots(self._loop, query, byref(count))
-            self._session.runner.compact(query, np.array(read_array("i", slots, count.value), dtype=np.int64))
+            self._encoded.runner.compact(query, np.array(read_array("i", slots, count.value), dtype=np.int64))
         if continued:
             _check_memory(code.chemspec_loop_schedule_pass(self._loop))
             self._release_and_compact()
@@ -205,7 +205,7 @@ class CompiledLoop:
         return True
 
     def _runner_name(self) -> str:
-        return f"the runner {type(self._session.runner).__name__!r}"
+        return f"the runner {type(self._encoded.runner).__name__!r}"
 
     def _raise_error(self, done: int) -> None:
         error = self._proposals.error

@@ -81,7 +81,7 @@ class DraftModelSession:
                 del self._known[source]
             if all(self._known[source] for source in session.sources.values()):
                 session.compact({query: reachable_from[source] for query, source in session.sources.items()})
-        self._open = [session for session in self._open if session.trees]
+        self._open = [session for session in self._open if session.sources]
 
 
 @dataclass
