@@ -76,15 +76,20 @@ def is_workup(step: str) -> bool:
 
 _AMOUNT = (
     r"(?:\d[\d.,]*|x)\s*(?:×\s*\d[\d.,]*\s*)?"
-    r"(?:mg|g|kg|µg|mL|ml|µL|μL|L|mmol|mol|µmol|equiv|eq|mol\s?%|wt\s?%|M|N|%)(?![a-z])"
+    r"(?:mg|g|kg|µg|mL|ml|µL|μL|L|mmol|mol|µmol|equiv|eq|mol\s?%|wt\s?%|M|N|%|atm|k?bar|psi|[kM]?Pa)(?![a-z])"
 )
-_BRACKETS = re.compile(rf"\s*[(\[](?=[^()]*{_AMOUNT})(?:[^()]|\([^()]*\))*[)\]]")
+_BRACKETS = re.compile(
+    rf"\s*(?:\((?=[^()]*(?:{_AMOUNT}|balloon))(?:[^()]|\([^()]*\))*\)|\[(?=[^\[\]]*{_AMOUNT})[^\[\]]*\])"
+)
+_INERT = ("N#N", "[Ar]", "[He]")
+_GAS = re.compile(r"\b(?:(hydrogen|H2|oxygen|O2|CO)[\s-](?:gas|atmosphere|balloon)|atmosphere of (\w+))")
 _PROSE = re.compile(
     r"\b(?:was|were|added|stirred|solution|mixture|dissolved|suspension|charged|treated|heated|cooled|refluxed|flask|vial)\b"
 )
 _SENTENCE = re.compile(r"(?<=[a-z)\]\d])\.\s+(?=[A-Z])")
 _AFTERWARDS = re.compile(
-    r"\b(?:quench|extract|wash|dried|dry over|concentrat|filter|purif|chromatograph|evaporat|poured|dilut"
+    r"\b(?:quench|extract|wash|dried|dry over|filter|purif|chromatograph|evaporat|poured|dilut"
+    r"|concentrat(?:ion|ed(?:[,.;]|$|\s(?:in|under|to|on|at|by|and|the|with)\b))"
     r"|recrystalli[sz]|brine|organic (?:layer|phase)|work-?up|NMR|HRMS|Rf)",
     re.IGNORECASE,
 )
@@ -94,7 +99,7 @@ _PRODUCT = re.compile(
 )
 _LEAD = re.compile(
     r"^(?:the|a|an|of|in|with|to|and|then|by|was|were|containing|added|from|using|crude|title compound|desired"
-    r"|product)\s+",
+    r"|product|solution|suspension|mixture|stirred|atmosphere|under|over|via|neat|followed|dissolved|suspended)\s+",
     re.IGNORECASE,
 )
 MAX_WORDS = 7  # words of a name
@@ -116,7 +121,7 @@ def compounds(text: str) -> tuple[list[str], list[str], str]:
         end = match.start() if (match := _PRODUCT.search(sentence)) else len(sentence)
         over = _AFTERWARDS.search(sentence[:end])
         is_over |= bool(over and used)
-        for name in _names_before_amounts(sentence[:end]):
+        for name in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
             (workup if is_over else used).append(name)
         if match and (names := [*_names_before_amounts(sentence[match.end() :])]):
             product = names[0]
@@ -127,12 +132,20 @@ def _names_before_amounts(sentence: str) -> Iterator[str]:
     """Yield the longest known names that end before brackets with amounts."""
     start = 0
     for match in _BRACKETS.finditer(sentence):
-        words = re.split(r"\s+|(?<=[;:])", sentence[start : match.start()].strip())
+        item = re.split(r",\s", sentence[start : match.start()])[-1]
+        words = re.split(r"\s+|(?<=[;:])", item.strip())
         start = match.end()
         for count in range(min(MAX_WORDS, len(words)), 0, -1):
             name = " ".join(words[-count:]).strip(" ,;:.")
             if not name or _LEAD.match(name + " "):
                 continue
-            if lookup.look_up(name) or lookup.read_systematic(name):
-                yield name
+            if named := lookup.look_up(name) or lookup.read_systematic(name):
+                if named.smiles not in _INERT:
+                    yield name
                 break
+
+
+def _gases(sentence: str) -> list[str]:
+    """Return the gases that react under which a sentence says a mixture is: under a hydrogen atmosphere."""
+    named = ((match, lookup.look_up(match[1] or match[2])) for match in _GAS.finditer(sentence))
+    return [f"{match[1] or match[2]} gas" for match, gas in named if gas and gas.smiles not in _INERT]

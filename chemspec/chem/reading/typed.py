@@ -29,7 +29,8 @@ _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
     r"|(?P<labelled>(?:(?<!\S)|(?=[-=\u2013\u2014]{2}))[-=\u2013\u2014]{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]"
     r"\s*[-=\u2013\u2014]{0,9}[>\u2192](?!>)"
-    r"|(?:(?<=\s)->|[\u2192\u27f6])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|\((?P<round>[^()]+)\)(?=\s)))"
+    rf"|(?:(?<=\s)->|[{_FORTH}])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|(?P<gap>\s)?\((?(gap)(?![RSEZ\d,+-]+\)))"
+    r"(?P<round>[^()]*(?(gap)[A-Z][^()]*[A-Z\d][^()]*))\)(?=\s)))"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
 _BELOW = re.compile(r"\]\[")  # the arrow: ->[MeMgBr][THF]
@@ -47,11 +48,12 @@ class Sides:
 def split_reaction(text: TracedText) -> Sides | Fault | None:
     """Split a reaction at its arrow; None if the text has none."""
     chars = text.chars
-    arrows = [*_ARROW.finditer(chars)] if ">" in chars or "<" in chars or not chars.isascii() or " " in chars else []
+    tried = ">" in chars or "<" in chars or not chars.isascii() or " " in chars
+    arrows = [arrow for arrow in _ARROW.finditer(chars) if not _is_of_condition(chars, arrow)] if tried else []
     heads = [
         head.start()
         for head in ARROW_HEAD.finditer(chars)
-        if not any(a.start() <= head.start() < a.end() for a in arrows)
+        if not any(a.start() <= head.start() < a.end() for a in arrows) and not _is_of_condition(chars, head)
     ]
     if not arrows and not heads and _is_no_dative_bond(chars):
         arrows = [*re.finditer("(?P<back>(?!))|(?P<labelled>(?!))|(?P<forth>->)", chars)]
@@ -70,6 +72,16 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
         notes = (f"{arrow.chars} points at the starting materials",)
         return Sides({"reactant": behind, "product": before}, arrow, notes)
     return Sides({"reactant": before, "product": behind}, arrow)
+
+
+_DEGREE = r"(?:[°º˚]|\u2103|[CK]\b)"
+_QUANTITY = re.compile(rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:t|time|temp|\u03bb|lambda|pH))\s*$")
+_VALUE = re.compile(rf"(?i:\s*(?:[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))")
+
+
+def _is_of_condition(chars: str, arrow: re.Match[str]) -> bool:
+    """Return whether an arrow or equals sign is between quantities: -78 -> -20 °C, t = 6 h, > 500 nm."""
+    return bool(_QUANTITY.search(chars[: arrow.start()]) and _VALUE.match(chars[arrow.end() :]))
 
 
 def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
@@ -96,9 +108,10 @@ def _is_no_dative_bond(chars: str) -> bool:
 MAX_CHARS = 20 * chem.MAX_LENGTH  # characters of a text: room for maps, names and the sides of a reaction
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
+_COMMENT = re.compile(r"\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
 _LABEL = re.compile(
     r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
-    r"|(?:iupac )?name|molecule|compound|target|product)"
+    r"|(?:iupac )?name|molecule|compound|target|product|input|query|predict[a-z ]{0,40})"
     r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
     re.IGNORECASE,
 )
@@ -118,6 +131,8 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     if isinstance(replaced, Fault):
         return replaced
     has_inchi, traced, notes = replaced[0] is not traced, replaced[0], (*notes, *replaced[1])
+    if not whole and procedure.is_paragraph(traced.chars):
+        return _read_paragraph(traced, task)
     if (joined := join_tokens(traced)) is not None:
         traced, notes = joined, (*notes, TOKENS_JOINED)
     if sections := notations.split_sections(traced):
@@ -131,12 +146,12 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     if isinstance(sides, Fault):
         return sides
     if sides is not None:
-        read = {role: _read(side, role == "product") for role, side in sides.texts.items() if side}
-        return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
+        over, steps = _first_step(sides.texts["agent"], task) if sides.texts.get("agent") else (None, ())
+        texts = {**sides.texts, "agent": over} if over else sides.texts
+        read = {role: _read(side, role == "product") for role, side in texts.items() if side}
+        return Reaction(read, (*notes, *sides.notes, *(_step_notes(steps) if steps else ())), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
-    if procedure.is_paragraph(traced.chars):
-        return _read_paragraph(traced, task)
     traced, steps = _first_step(traced, task)
     flask = read_flask(traced, task == "retro")
     if steps and isinstance(flask, Molecules):
@@ -190,8 +205,11 @@ def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
         text = text.substitute(_ENTITY, lambda match: html.unescape(match.group()))
     if "%3" in text.chars:
         text = text.substitute(_ESCAPED, lambda _: ">")
+    if match := _COMMENT.search(text.chars):
+        notes = (f"left out: {match[0].strip()}"[:120],)
+        text = text[: match.start()]
     if match := _LABEL.match(text.chars):
-        notes = (f"the label {match.group().strip()!r} left out",)
+        notes = (*notes, f"the label {match.group().strip()!r} left out")
         text = text[match.end() :]
     return text, notes
 

@@ -196,7 +196,7 @@ def _with_remark(name: str, read: Reader) -> Named | None:
 
 _SUPPORTED = re.compile(
     rf"({spelling.QUALIFIERS['metal']})(?:\s?/\s?|[\s-]+(?:on|over)[\s-]+|[\s-]+|\s?(?=\())"
-    rf"(\(?(?:activated |active )?(?:{spelling.QUALIFIERS['support']})\)?)",
+    rf"(\(?(?:\d+\s?(?:wt\.?\s?)?%\s?(?:on )?)?(?:activated |active )?(?:{spelling.QUALIFIERS['support']})\)?)",
     re.IGNORECASE,
 )
 

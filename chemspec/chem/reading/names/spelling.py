@@ -94,9 +94,8 @@ _TRAILING = re.compile(
 _CONDITIONS = "|".join(
     rf"(?:{row[0]})".replace("NUMBER", _NUMBER).replace("RANGE", _RANGE) for row in _table("conditions")
 )
-_CONDITION = re.compile(
-    rf"[(\[]?(?:{_STRENGTH}|{_RATIO}|{_CONDITIONS})(?:[\s,;:/]*(?:{_STRENGTH}|{_CONDITIONS}))*[)\]]?\.?", re.IGNORECASE
-)
+_ANY = rf"(?:{_STRENGTH}|{_RATIO}|{_CONDITIONS})"
+_CONDITION = re.compile(rf"[(\[]?{_ANY}(?:[\s,;:/→(]*{_ANY})*[)\]]?\.?", re.IGNORECASE)
 
 
 def split_qualifiers(text: str) -> tuple[str, tuple[str, ...]]:
