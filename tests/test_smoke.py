@@ -30,10 +30,10 @@ pytestmark = pytest.mark.smoke
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: str) -> None:
-    """The same law as `evaluation/test_lossless_weights.py`, on a few queries."""
+    """The same law as `evaluation/test_lossless_weights.py`, on one query."""
     engine = shipped(task, dtype="fp32")
     model = checkpoint.load(engine.folder).model
-    queries = sorted(asset_files.bench_queries(engine.task), key=len)[20:100:40]
+    queries = sorted(asset_files.bench_queries(engine.task), key=len)[40:41]
     for decoder, n in (("greedy", 1), ("beam", 3)):
         plain = DecodeSettings(decoder=decoder, n=n, batch_size=2)
         expected = [recompute(model, engine.prepare(query).ids, plain) for query in queries]

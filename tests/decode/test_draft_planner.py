@@ -14,6 +14,7 @@ import pytest
 from helpers.compilers import needs_compiler
 from helpers.small import QUERIES, tiny_folder
 from helpers.table import Table, run
+from helpers.thinned import every
 from hypothesis import given
 from hypothesis import strategies as st
 from test_loop import DRAFTERS as ADVERSARIAL
@@ -366,6 +367,7 @@ def test_a_history_forgets_and_adds_what_several_runs_have_learned() -> None:
 
 
 # On the shipped weights --------------------------------------------------------------------------
+SLOW = pytest.mark.slow  # together they take seconds
 
 FLAT, H100 = CostCurve((1, 256), (4.9e-4, 4.91e-4)), CostCurve((1, 256), (4.9e-4, 5.9e-4))
 # Seconds of passes of `retro` in int8 with one thread on an AMD EPYC (Zen 5).
@@ -401,9 +403,11 @@ def passes_and_nodes(queries: Sequence[str], cost: CostCurve, n: int, **how: Any
 
 
 @needs_compiler
-@pytest.mark.parametrize(("n", "most"), [(1, 3.4), (5, 12.5), (10, 18.5)])
+@pytest.mark.parametrize(
+    ("n", "most"), [(1, 3.4), *(pytest.param(*row, marks=SLOW) for row in ((5, 12.5), (10, 18.5)))]
+)
 def test_what_is_free_is_filled(n: int, most: float) -> None:
-    """With 64 nodes at no cost, 24 queries."""
+    """With 64 nodes at no cost, 24 queries; of the first 8 all curves are compared below."""
     passes, _ = passes_and_nodes(bench_queries("retro")[:24], FLAT, n, node_budget=64)
     assert passes <= most
 
@@ -436,7 +440,7 @@ CHOICES = {
 
 
 @needs_compiler
-@pytest.mark.parametrize("n", sorted(CHOICES))
+@pytest.mark.parametrize("n", every(2, sorted(CHOICES)))
 def test_the_choices_on_five_curves(n: int) -> None:
     curves = {"flat": FLAT, "H100": H100, "AMX": TILES, "AVX-512": AVX512, "AVX2": AVX2}
     found = {name: passes_and_nodes(bench_queries("retro")[:8], cost, n) for name, cost in curves.items()}
@@ -445,7 +449,12 @@ def test_the_choices_on_five_curves(n: int) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    ("cost", "n", "most"), [(TILES, 2, 13), (TILES, 3, 18), (TILES, 5, 28), (AVX2, 2, 28), (AVX2, 5, 60)]
+    ("cost", "n", "most"),
+    [
+        (TILES, 2, 13),
+        (AVX2, 5, 60),
+        *(pytest.param(*row, marks=SLOW) for row in ((TILES, 3, 18), (TILES, 5, 28), (AVX2, 2, 28))),
+    ],
 )
 def test_beams_of_the_default_drafter_take_few_passes(
     cost: CostCurve, n: int, most: float, monkeypatch: pytest.MonkeyPatch

@@ -179,11 +179,11 @@ def test_an_engine_answers_as_without(engine: Engine, settings: DecodeSettings, 
 @pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
 def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
     settings = DecodeSettings(decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5)
-    together = engine.predict(QUERIES[:4], settings)
-    alone = [engine.predict([query], settings)[0] for query in QUERIES[:4]]
+    together = engine.predict(QUERIES[1:3], settings)
+    alone = [engine.predict([query], settings)[0] for query in QUERIES[1:3]]
     for one, other in zip(together, alone, strict=True):
         assert [answer.smiles for answer in one.hypotheses] == [a.smiles for a in other.hypotheses]
-    other = engine.predict(QUERIES[:4], replace(settings, seed=6))
+    other = engine.predict(QUERIES[1:3], replace(settings, seed=6))
     assert [one.hypotheses for one in other] != [one.hypotheses for one in together]
     drafted = speed_numbers([one.trace for one in together]).drafted
     assert bool(drafted) == (drafter != "none")

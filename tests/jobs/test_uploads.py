@@ -18,6 +18,7 @@ import pyarrow
 import pytest
 from helpers import warm_process
 from helpers.case_tables import table
+from helpers.thinned import every
 from pyarrow import parquet
 
 from chemspec import chem
@@ -169,8 +170,9 @@ def test_files_of_structures_are_read_by_a_process_of_their_own(name: str, monke
     assert uploads.read_upload(raw, name).rows == SDF_ROWS
 
 
-@pytest.mark.parametrize(("name", "rows"), [("a.smi", 2), ("a.csv", 1), ("a.tsv", 1), ("a.txt", 2), ("a.csv.gz", 1)])
-def test_lists_and_tables_are_read_by_another_process(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", every(4, [("a.smi", 2), ("a.csv", 1), ("a.tsv", 1), ("a.txt", 2), ("a.csv.gz", 1)]))
+def test_lists_and_tables_are_read_by_another_process(case: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    name, rows = case
     monkeypatch.setattr(uploads.readers, "read_list", None)  # whoever reads them in this process fails
     monkeypatch.setattr(uploads, "read_table", None)
     raw = b"SMILE,b\nCC,b\n" if rows == 1 else b"CCO\nCC\n"

@@ -17,6 +17,7 @@ import pytest
 import torch
 from helpers.compilers import needs_compiler
 from helpers.kinds import SOME_KINDS, compiled_for
+from helpers.thinned import every
 from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,16 +57,11 @@ def test_the_kernel_gives_the_scores_of_the_model(
     check(backend, model, *script, within=5e-4)
 
 
-@pytest.mark.parametrize(
-    ("width", "heads"),
-    [
-        pytest.param(width, heads, marks=pytest.mark.slow if width == 256 and heads in (2, 4, 8, 12) else ())
-        for width, heads in product((32, 48, 80, 256), (1, 2, 4, 6, 8, 12, 16))
-    ],
-)  # of the widest, every other number of heads by default
-def test_every_width_and_number_of_heads(width: int, heads: int) -> None:
+@pytest.mark.parametrize("case", every(2, [*product((32, 48, 80, 256), (1, 2, 4, 6, 8, 12, 16))]))
+def test_every_width_and_number_of_heads(case: tuple[int, int]) -> None:
     """Widths that fill no whole panel, numbers of heads that divide no vector, sources and drafts of more rows than a
     tile."""
+    width, heads = case
     shape = {"d_model": width, "heads": heads, "feedforward": 3 * width + 4}
     if width % heads:
         shape["head_width"] = 5
