@@ -22,6 +22,7 @@ from click.testing import Result
 from helpers.case_tables import table
 from helpers.command_line import call, last, refusal
 from helpers.small import QUERIES, tiny_folder
+from helpers.thinned import every
 
 from chemspec.cli import show
 from chemspec.cli.__main__ import app
@@ -234,7 +235,9 @@ def test_every_reaction_of_a_file_is_checked() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no /dev/full, nor such a pipe")
-@pytest.mark.parametrize("given", ["predict CCO CCN -n 3 --max-len 30", "predict CCO --json", "race CCO -o r.svg"])
+@pytest.mark.parametrize(
+    "given", every(3, ["predict CCO CCN -n 3 --max-len 30", "predict CCO --json", "race CCO -o r.svg"])
+)  # each is a process
 def test_a_reader_that_leaves_is_no_failure(home: Path, given: str) -> None:
     words = [sys.executable, "-m", "chemspec.cli", *given.split(), "-t", "retro", "--threads", "1", "--drafter", "none"]
     environment = {**os.environ, "CHEMSPEC_MODELS": str(home), "PYTHONUNBUFFERED": ""}

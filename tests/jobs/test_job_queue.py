@@ -175,7 +175,11 @@ def test_rows_that_fail_or_crash_the_prediction_harm_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "queries", [["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " ", "N/A", "\ud800"], ["C" * 200_000, "", "N"]]
+    "queries",
+    [
+        ["", "a;b", "c\td", "=1", "\u2028", "a\nb", "ω", " ", "N/A", "\ud800"],
+        pytest.param(["C" * 200_000, "", "N"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_prediction_reads_the_uploaded_queries(queries: list[str], tmp_path: Path) -> None:
     job = make(queries)

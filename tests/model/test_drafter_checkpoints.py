@@ -12,6 +12,7 @@ import torch
 from click.testing import Result
 from helpers.case_tables import table
 from helpers.small import QUERIES, TOKENIZER, tiny_folder
+from helpers.thinned import pairwise
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
@@ -76,12 +77,13 @@ def test_what_is_saved_is_loaded(folder: Path, kind: str) -> None:
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("runtime", ["auto", "torch"])
-@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 3)])
+@pytest.mark.parametrize(
+    ("kind", "runtime", "search"), pairwise([*KINDS], ["auto", "torch"], [("greedy", 1), ("beam", 3)])
+)
 def test_the_engine_drafts_with_them_and_answers_as_without(
-    folder: Path, kind: str, runtime: str, decoder: str, n: int
+    folder: Path, kind: str, runtime: str, search: tuple[str, int]
 ) -> None:
+    decoder, n = search
     engine = Engine.load(folder, threads=1, runtime=runtime, device="cpu")
     how = {"decoder": decoder, "n": n, "max_len": 30, "batch_size": 4}
     plain = engine.predict(QUERIES, DecodeSettings(drafter="none", **how))  # type: ignore[arg-type]

@@ -315,11 +315,6 @@ def test_the_service_asks_no_other_machine(
     assert watch.outside() == []
 
 
-def test_it_listens_on_this_machine_only(folders: Mapping[str, Path], tmp_path: Path) -> None:
-    with Process(tmp_path, [folders["retro"]]) as process:
-        assert not rawhttp.listening(process.port)
-
-
 def test_of_slow_connections_the_oldest_gives_way(small_room: tuple[Running, Gated]) -> None:
     service, gated = small_room
     asked = [rawhttp.connected(service.port) for _ in range(6)]

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from helpers import rawhttp
 from helpers.serving import HURRY, Load, Process, until
 from helpers.small import QUERIES
 
@@ -23,11 +24,12 @@ def expected(engines: dict[str, Engine]) -> dict[str, list[str]]:
 
 
 @pytest.mark.smoke  # starts a process, which imports torch
-def test_a_stop_finishes_what_was_accepted(
+def test_it_listens_on_this_machine_only_and_a_stop_finishes_what_was_accepted(
     tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
 ) -> None:
     with Process(tmp_path, [folders["retro"]]) as process:
         assert "on a free port of 127.0.0.1, which the log names" in process.log()
+        assert not rawhttp.listening(process.port)
         load = Load(process.url, 8, patience=0.0)
         until(lambda: len(load.answered) > 20, "some answers")
         assert process.stop(signal.SIGTERM) == 0

@@ -104,6 +104,7 @@ def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pyte
 
 
 needs_models = pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
+SLOW = pytest.mark.slow  # a search and a review of `check` do what these do
 AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
 
 
@@ -114,8 +115,10 @@ AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
     "words",
     [
         ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--dtype", "int8", "--no-distinct", "--drafter", "windows"),
-        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--review", "-n", "2"),
-        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--within", "20s", "--threads", "1"),
+        pytest.param(("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--review", "-n", "2"), marks=SLOW),
+        pytest.param(
+            ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--within", "20s", "--threads", "1"), marks=SLOW
+        ),
         ("check", AMIDE),
         ("models",),
         ("train", "--list"),

@@ -72,7 +72,9 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         yield running
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.7"])  # in use; no address of this machine
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", pytest.param("203.0.113.7", marks=pytest.mark.slow)]
+)  # in use; no address of this machine, whose process takes a second more
 def test_an_address_that_cannot_be_used_is_told_in_one_line(app: App, host: str) -> None:
     command = [sys.executable, "-m", *COMMAND[:-1], str(app.port), "--host", host]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
