@@ -83,9 +83,9 @@ def review_result(
 ) -> Review:
     """Review predictions of the task "forward" or "retro" with a checker's models and precedents.
 
-    `heads`: number of first suggestions whose best prediction is checked; default: every prediction is. `described`:
-    number of first suggestions with precedents, reagents and stock; default: all. `query`: SMILES; default: that of the
-    result. `stock`: building blocks that can be bought; None: not looked up.
+    `described`: number of first suggestions with precedents, reagents, stock and checks; default: all. `heads`: number
+    of first suggestions of which the best prediction may be checked; default: every prediction is, whatever its rank.
+    `query`: SMILES; default: that of the result. `stock`: building blocks that can be bought; None: not looked up.
     """
     queries = [query] if query else []
     return review_results(task, [result], checker, queries=queries, stock=stock, heads=heads, described=described)[0]
@@ -107,7 +107,7 @@ def review_results(
         Review(task, query, result, tuple(group_answers(task, query, result)) if result.status == "ok" else ())
         for query, result in zip(queries, results, strict=True)
     ]
-    reviews = _add_checks(reviews, checker, heads) if task == "retro" else _count_variants(reviews, checker)
+    reviews = _add_checks(reviews, checker, heads, described) if task == "retro" else _count_variants(reviews, checker)
     reviews = [_add_precedents(review, checker.index, described) for review in reviews]
     if task == "retro":
         items = [item for review in reviews for item in review.suggestions[:described] if item.best.valid]
@@ -116,21 +116,44 @@ def review_results(
     return reviews
 
 
-def _add_checks(reviews: Sequence[Review], checker: StepChecker, heads: int | None) -> list[Review]:
-    """Check the best predictions of the first `heads` suggestions, or by default all, and rank the suggestions."""
-    steps = []
-    for review in reviews:
-        answers = [item.best for item in review.suggestions[:heads]]
-        if heads is None:
-            answers = [answer for item in review.suggestions for answer in item.members]
-        steps.append([(review.query, answer.canonical) for answer in answers if answer.valid])
-    verdicts = iter(checker.check([step for of_query in steps for step in of_query]))
-    checked = []
-    for review, of_query in zip(reviews, steps, strict=True):
-        checks = {reactants: check for _, reactants in of_query if (check := next(verdicts))}
-        items = [replace(item, check=checks.get(item.best.canonical)) for item in review.suggestions]
-        checked.append(replace(review, suggestions=tuple(rank_suggestions(items)), checks=checks))
-    return checked
+def _add_checks(
+    reviews: Sequence[Review], checker: StepChecker, heads: int | None, described: int | None
+) -> list[Review]:
+    """Check the best predictions of the first `heads` suggestions, or by default all, and rank the suggestions.
+
+    With `heads` only those are checked that come to be among the first `described`: as a check can only lower a
+    suggestion, it does not matter for these what the checks of all below them would say.
+    """
+    unchecked = [
+        {answer.canonical for item in review.suggestions[:heads] for answer in _checkable(item, heads)}
+        for review in reviews
+    ]
+    shown = None if heads is None else described
+    ranked = list(reviews)
+    while lacking := [
+        (number, answer.canonical)
+        for number, review in enumerate(ranked)
+        for item in review.suggestions[:shown]
+        for answer in _checkable(item, heads)
+        if answer.canonical in unchecked[number]
+    ]:
+        verdicts = checker.check([(reviews[number].query, reactants) for number, reactants in lacking])
+        checks: dict[int, dict[str, ForwardCheck]] = {}
+        for (number, reactants), check in zip(lacking, verdicts, strict=True):
+            unchecked[number].discard(reactants)
+            checks.setdefault(number, {}).update({reactants: check} if check else {})
+        for number, made in checks.items():
+            ranked[number] = _rank_checked(reviews[number], {**ranked[number].checks, **made})
+    return ranked
+
+
+def _checkable(item: Suggestion, heads: int | None) -> list[Hypothesis]:
+    return [answer for answer in (item.members if heads is None else (item.best,)) if answer.valid]
+
+
+def _rank_checked(review: Review, checks: Mapping[str, ForwardCheck]) -> Review:
+    items = [replace(item, check=checks.get(item.best.canonical)) for item in review.suggestions]
+    return replace(review, suggestions=tuple(rank_suggestions(items)), checks=checks)
 
 
 def _count_variants(reviews: Sequence[Review], checker: StepChecker) -> list[Review]:

@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 from helpers.case_tables import table
 
+from chemspec import chem
+from chemspec.review import review_result
 from chemspec.review.forward_check import ForwardCheck, StepChecker, best_check, gives_target
+from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
@@ -173,3 +176,26 @@ def test_of_equal_checks_the_last_counts() -> None:
     sure, unsure, other = (ForwardCheck(*given) for given in ((True, 0.4, "C"), (True, 0.3, "C"), (False, 0.9, "N")))
     assert best_check([unsure, sure, other]) is sure
     assert best_check([]) is None
+
+
+@pytest.mark.parametrize(("described", "expected"), [(1, 3), (2, 3), (3, 4)])
+def test_only_what_may_be_shown_is_checked_and_shown_as_if_all_were(described: int, expected: int) -> None:
+    """The first is doubted, so the second comes up and is checked; the last is only where three are shown."""
+    sides = ("Nc1ccccc1.O=C(O)C", "CC(=O)Cl.Nc1ccccc1", "CC(N)=O.Ic1ccccc1", "CC(=O)Nc1ccc(Br)cc1")
+    answers = tuple(
+        Hypothesis(text, chem.canonical(text) or "", True, (), (), -1.0, odds, odds)
+        for text, odds in zip(sides, (0.4, 0.3, 0.2, 0.1), strict=True)
+    )
+    result, agreeing = DecodeResult(TARGET, "ok", "", answers, smiles=TARGET), (TARGET, 0.9)
+
+    def review(described: int | None) -> tuple[list[Suggestion], list[str]]:
+        forward = Table({answers[2].canonical: agreeing, answers[3].canonical: agreeing})
+        found = review_result("retro", result, StepChecker(forward), heads=8, described=described)
+        return list(found.suggestions), forward.asked
+
+    (whole, asked_of_all), (shown, asked) = review(None), review(described)
+    assert len(whole) == 3 and {item.best for item in shown} == {item.best for item in whole}
+    assert [(item.best, item.check) for item in shown[:described]] == [
+        (item.best, item.check) for item in whole[:described]
+    ]
+    assert len(asked_of_all) == 4 and len(asked) == expected, "the first twice, with reagents the second time"
