@@ -27,7 +27,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import shared_mol
 from chemspec.system.files import write_bytes_atomic
 
 
@@ -38,7 +38,7 @@ def product_hash(product: str) -> int:
 
 def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
     """Return the packed circular fingerprint of a valid molecule (radius 2)."""
-    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles)))
+    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(shared_mol(smiles)))
 
 
 @cache

@@ -335,7 +335,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
     weights: defaultdict[frozenset[str], float] = defaultdict(float)
     counts: Counter[frozenset[str]] = Counter()
     variants_of: dict[frozenset[str], Counter[str]] = {}
-    near = []  # the nearest first
+    near, read = [], 0  # the nearest first; reactions that voted
     for reagents, similarity in nearest:
         if not reagents:
             continue
@@ -345,14 +345,19 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
         near += [kind] if similarity >= NEAR else []
         counts[kind] += 1
         variants_of.setdefault(kind, Counter())[reagents] += 1
-        if counts.total() == POOL:
+        read += 1
+        if read == POOL:
             break
     telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
-    votes = {
-        kind: weights[kind]
-        + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling if not kind.isdisjoint(other))
-        for kind in telling
-    }
+    bits: dict[str, int] = {}  # sets as numbers, as they are compared pair by pair
+    masks = [sum(1 << bits.setdefault(part, len(bits)) for part in kind) for kind in telling]
+    votes = {}
+    for kind, mask in zip(telling, masks, strict=True):
+        votes[kind] = weights[kind] + sum(
+            weights[other] * (mask & its).bit_count() / (mask | its).bit_count()
+            for other, its in zip(telling, masks, strict=True)
+            if mask & its
+        )
     first = next((kind for kind in near if kind in telling), None)
     conditions = []
     for kind in sorted(telling, key=lambda other: (other != first, -votes[other], sorted(other))):
@@ -378,7 +383,7 @@ def _is_substrate(smiles: str) -> bool:
     So are parts of 2 % of the recorded reagent sets; phosphines and other ligands stay.
     """
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
-    if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
+    if "P" in bare or "[" in bare or "c" not in bare or len(_HEAVY_ATOM.findall(bare)) < SUBSTRATE_ATOMS:
         return False
     return not match_short_names([smiles])[1] and not tables.name_of(smiles)
 

@@ -23,8 +23,8 @@ from chemspec.chem.checks.flask_laws import (
     unusual_class,
 )
 from chemspec.chem.checks.flask_media import medium_conflicts
-from chemspec.chem.checks.flask_parts import fits, holds, split_flask
-from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, mol_from_smiles
+from chemspec.chem.checks.flask_parts import fits, holds, matches_of, split_flask
+from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, shared_mol
 from chemspec.chem.molecules.query import main_product
 from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.chem.reactions.strategy import Strategy
@@ -91,7 +91,7 @@ def check_flask(flask: str, product: str) -> FlaskReport:
     with rdBase.BlockLogs():
         given, agents = split_flask(flask, step)
         whole = [*given, *agents]
-        left, right = mol_from_smiles(flask), mol_from_smiles(product)
+        left, right = shared_mol(flask), shared_mol(product)
         media = medium_conflicts(tuple(given), tuple(agents))
         missing, assumed = _missing(flask, step, (left, right), given, agents)
         problems = dict.fromkeys(
@@ -182,10 +182,10 @@ def needs_of(flask: str, step: Strategy) -> list[Need]:
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
     if need.reactants == "-":
         return True
-    pattern, whole = fixed_pattern(need.reactants), mol_from_smiles(flask)
+    pattern, changed = fixed_pattern(need.reactants), set(step.before)
     numbered = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
-    changed = set(step.before)
-    return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
+    hits = matches_of(shared_mol(flask), need.reactants)
+    return any({hit[atom] for atom in numbered} <= changed for hit in hits)
 
 
 @cache

@@ -6,7 +6,7 @@ A law looks at the atom map of a step that is there anyway; what contradicts it 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.checks.flask_parts import holds, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
 from chemspec.chem.reactions.strategy import Strategy
 
@@ -87,10 +87,10 @@ def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
     if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
-    for carbon, _, halogen in left.GetSubstructMatches(fixed_pattern(_VINYL)):
+    for carbon, _, halogen in matches_of(left, _VINYL):
         if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a vinyl halide does not take part in a substitution without a metal"
-    for carbon, halogen in left.GetSubstructMatches(fixed_pattern("[CX4;r3;!$(C1NC1);!$(C1OC1)]-[Cl,Br,I]")):
+    for carbon, halogen in matches_of(left, "[CX4;r3;!$(C1NC1);!$(C1OC1)]-[Cl,Br,I]"):
         if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a cyclopropyl halide does not take part in a substitution without a metal"
 
@@ -98,8 +98,8 @@ def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
 def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if not holds(whole, _AZO):
         return
-    amines = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_AMINE))}
-    carbinols = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_CARBINOL))}
+    amines = {hit[0] for hit in matches_of(left, _AMINE)}
+    carbinols = {hit[0] for hit in matches_of(left, _CARBINOL)}
     for pair in step.made:
         ends = {step.origin[atom] for atom in pair}
         if ends & amines and ends & carbinols and {right.GetAtomWithIdx(a).GetSymbol() for a in pair} == {"C", "N"}:
@@ -109,8 +109,8 @@ def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str
 def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if holds(whole, _STRONG_BASES):
         return
-    alkynes = {atom for hit in left.GetSubstructMatches(fixed_pattern("C#C")) for atom in hit}
-    for hit in right.GetSubstructMatches(fixed_pattern("C#C")):
+    alkynes = {atom for hit in matches_of(left, "C#C") for atom in hit}
+    for hit in matches_of(right, "C#C"):
         ends = [step.origin[atom] for atom in hit]
         if min(ends) < 0 or all(end in alkynes for end in ends) or not any(end in alkynes for end in ends):
             continue
@@ -121,7 +121,7 @@ def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequenc
     if "Epoxidation" not in step.name or not holds(whole, _PERACIDS) or holds(whole, _OTHER_PEROXIDES):
         return
     changed = set(step.before)
-    if any(changed >= set(hit) for hit in left.GetSubstructMatches(fixed_pattern(_POOR_ALKENE))):
+    if any(changed >= set(hit) for hit in matches_of(left, _POOR_ALKENE)):
         yield "a peracid does not epoxidise a double bond next to a carbonyl group or nitrile"
 
 
@@ -166,15 +166,15 @@ def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[st
     if not step.name.startswith("Wittig") or not holds(whole, _YLIDE) or holds(whole, "P=O"):
         return
     changed = set(step.before)
-    if any(changed >= set(hit[:2]) for hit in left.GetSubstructMatches(fixed_pattern(_ARYL_KETONE))):
+    if any(changed >= set(hit[:2]) for hit in matches_of(left, _ARYL_KETONE)):
         yield "a ylide next to a carbonyl group does not take an aryl ketone; a phosphonate does (HWE)"
 
 
 def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
         return
-    methyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_TOLYL))}
-    carbonyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_CARBONYL))}
+    methyls = {hit[0] for hit in matches_of(left, _TOLYL)}
+    carbonyls = {hit[0] for hit in matches_of(left, _CARBONYL)}
     for pair in step.made:
         ends = {step.origin[atom] for atom in pair}
         if ends & methyls and ends & carbonyls:
@@ -253,7 +253,7 @@ def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]
     if holds(whole, _DEFLUORINATING):
         return
     made = dict(_ends_before(step))
-    for carbon, fluorine in left.GetSubstructMatches(fixed_pattern(_FLUORIDE)):
+    for carbon, fluorine in matches_of(left, _FLUORIDE):
         if carbon in made and fluorine not in step.origin and left.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOS":
             yield "an alkyl fluoride does not take part in a substitution"
 

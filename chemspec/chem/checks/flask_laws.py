@@ -12,7 +12,7 @@ from typing import Any
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.checks.flask_parts import fits, holds
 from chemspec.chem.checks.flask_sites import opened_double_bonds, site_conflicts
-from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.molecules.parsing import fixed_pattern, shared_mol
 from chemspec.chem.reactions.strategy import Strategy
 
 FOLDER = Path(__file__).parent
@@ -89,7 +89,7 @@ def _holds_each(whole: Sequence[str], pattern: str) -> bool:
     """Return whether a flask holds all parts of a pattern between dots, one part given twice as often."""
     parts = pattern.split(".")
     if len(set(parts)) == len(parts):
-        return all(any(fits(molecule, part) for molecule in whole) for part in parts)
+        return holds(whole, pattern)
     return all(
         sum(len(_matches(molecule, part)) for molecule in whole if fits(molecule, part)) >= parts.count(part)
         for part in set(parts)
@@ -97,7 +97,7 @@ def _holds_each(whole: Sequence[str], pattern: str) -> bool:
 
 
 def _matches(molecule: str, pattern: str) -> tuple[tuple[int, ...], ...]:
-    return tuple(mol_from_smiles(molecule).GetSubstructMatches(fixed_pattern(pattern)))
+    return tuple(shared_mol(molecule).GetSubstructMatches(fixed_pattern(pattern)))
 
 
 def unstable_product(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from rdkit import Chem
 
 from chemspec.chem.checks.flask_inert import INERT_GROUPS, matches_at
-from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.checks.flask_parts import holds, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
 from chemspec.chem.reactions.strategy import Strategy
 
@@ -86,13 +86,13 @@ def site_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
 
 
 def _azoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    for hit in right.GetSubstructMatches(fixed_pattern(_AZOLE)):
+    for hit in matches_of(right, _AZOLE):
         if any(set(pair) == set(hit[:2]) for pair in step.made):
             yield "direct arylation of such an azole takes the carbon atom next to sulfur or oxygen"
 
 
 def _migrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    for moved, _, carbonyl, _, stays in right.GetSubstructMatches(fixed_pattern(_MIGRATED)):
+    for moved, _, carbonyl, _, stays in matches_of(right, _MIGRATED):
         ends = [step.origin[atom] for atom in (moved, carbonyl, stays)]
         if min(ends) < 0 or left.GetBondBetweenAtoms(ends[0], ends[1]) is None:
             continue
@@ -135,7 +135,7 @@ def _added(step: Strategy, left: Any, right: Any, symbols: set[str]) -> Iterator
 
 def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
-    for first, oxygen, second in left.GetSubstructMatches(fixed_pattern(_EPOXIDE)):
+    for first, oxygen, second in matches_of(left, _EPOXIDE):
         attacked = [atom for atom in (first, second) if atom in made and not _still_bound(step, right, atom, oxygen)]
         if len(attacked) != 1:
             continue
@@ -166,14 +166,14 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
-    for carbon, leaving, *_ in left.GetSubstructMatches(fixed_pattern(_TERTIARY)):
+    for carbon, leaving, *_ in matches_of(left, _TERTIARY):
         if carbon in made and leaving not in after and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a tertiary halide or sulfonate eliminates with a base or an anion"
-    for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_BRIDGEHEAD)):
+    for carbon, leaving in matches_of(left, _BRIDGEHEAD):
         if carbon in made and leaving not in after and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a halide where rings meet cannot be attacked from behind"
     if step.name.endswith("(Williamson)"):
-        for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_SECONDARY)):
+        for carbon, leaving in matches_of(left, _SECONDARY):
             if carbon in made and leaving not in after and matches_at(right, _BUTOXIDE, made[carbon]):
                 yield "tert-butoxide takes hydrogen halide from a secondary halide"
 
@@ -205,7 +205,7 @@ def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     made = {step.origin[atom] for pair in step.made for atom in pair}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     for pattern, words in _UNACTIVATED.items():
-        for carbon, leaving in left.GetSubstructMatches(fixed_pattern(pattern)):
+        for carbon, leaving in matches_of(left, pattern):
             if carbon in made and leaving not in after and not holds(whole, "[Ni] [Ni+2] [Fe] [Co] [Ir]"):
                 yield f"{words} does not take part in such a coupling with palladium"
     yield from _leaving_groups(step, left, right, whole)
@@ -218,7 +218,7 @@ def _leaving_groups(step: Strategy, left: Any, right: Any, whole: Sequence[str])
     leaving_rank: dict[int, int] = {}  # rank of what leaves, by molecule
     remaining: dict[int, int] = {}
     for rank, pattern in enumerate(_LEAVING_ORDER):
-        for carbon, leaving, *_ in left.GetSubstructMatches(fixed_pattern(pattern)):
+        for carbon, leaving, *_ in matches_of(left, pattern):
             molecule = _molecule_of(left, carbon)
             if carbon in made and leaving not in after:
                 leaving_rank[molecule] = max(rank, leaving_rank.get(molecule, -1))
@@ -231,7 +231,7 @@ def _leaving_groups(step: Strategy, left: Any, right: Any, whole: Sequence[str])
 def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where boron or tin and an aryl fluoride would couple."""
     made = {step.origin[atom]: step.origin[other] for pair in step.made for atom, other in (pair, pair[::-1])}
-    for carbon, fluorine in left.GetSubstructMatches(fixed_pattern("c-F")):
+    for carbon, fluorine in matches_of(left, "c-F"):
         other = made.get(carbon, -1)
         if other < 0 or fluorine in step.origin:
             continue
@@ -246,7 +246,7 @@ def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
 def _ketones(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a lithium or Grignard reagent would stop at the ketone of an ester or acid chloride."""
     made = {step.origin[atom]: step.origin[other] for pair in step.made for atom, other in (pair, pair[::-1])}
-    for carbonyl, _, leaving in left.GetSubstructMatches(fixed_pattern(_ACYL)):
+    for carbonyl, _, leaving in matches_of(left, _ACYL):
         reagent = made.get(carbonyl, -1)
         if (
             reagent < 0
@@ -268,7 +268,7 @@ def _tertiary_alcohols(step: Strategy, left: Any, right: Any, whole: Sequence[st
     if not holds(whole, _AZO):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
-    for carbon, oxygen in left.GetSubstructMatches(fixed_pattern(_TERTIARY_ALCOHOL)):
+    for carbon, oxygen in matches_of(left, _TERTIARY_ALCOHOL):
         if carbon in made and oxygen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOS":
             yield "a tertiary alcohol does not take part in the Mitsunobu reaction"
 
@@ -278,7 +278,7 @@ def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     ends = [atom for atom in map(left.GetAtomWithIdx, step.before) if atom.GetDegree() == 1]
     if not any(atom.GetTotalNumHs() for atom in ends):
         changed = set(step.before)
-        inner = any(changed >= set(hit) for hit in left.GetSubstructMatches(fixed_pattern(_INNER_ALKYNE)))
+        inner = any(changed >= set(hit) for hit in matches_of(left, _INNER_ALKYNE))
         if inner and holds(whole, _COPPER) and not holds(whole, _RUTHENIUM):
             yield "copper needs a terminal alkyne"
         return
@@ -301,8 +301,8 @@ def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[st
     if holds(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6]"):
         return
     made = {step.origin[atom] for pair in step.made for atom in pair}
-    between = {atom for (atom,) in left.GetSubstructMatches(fixed_pattern(_BETWEEN))}
-    single = {atom for (atom,) in left.GetSubstructMatches(fixed_pattern("[CX4;!H0;$(C-C=O)]"))} - between
+    between = {atom for (atom,) in matches_of(left, _BETWEEN)}
+    single = {atom for (atom,) in matches_of(left, "[CX4;!H0;$(C-C=O)]")} - between
     for atom in made & single:
         if any(_molecule_of(left, other) == _molecule_of(left, atom) for other in between):
             yield "the halogen goes to the carbon atom between two carbonyl groups"
@@ -313,10 +313,7 @@ def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
     if holds(whole, "[Sn]-[Sn] [Pd] [Li] [Mg] [Sn]-[Cl,Br]") or not holds(whole, "[SnH]"):
         return
     made = {step.origin[atom] for pair in step.made for atom in pair}
-    if any(
-        carbon in made and halogen not in step.origin
-        for carbon, halogen in left.GetSubstructMatches(fixed_pattern("[#6]-[Cl,Br,I]"))
-    ):
+    if any(carbon in made and halogen not in step.origin for carbon, halogen in matches_of(left, "[#6]-[Cl,Br,I]")):
         yield "tin hydride takes the halogen off (to a radical, which may close a ring), and leaves no tin there"
 
 
@@ -324,7 +321,7 @@ def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]
     """Yield where a methyl ketone would close through its methyl group."""
     if not holds(whole, "c-[NX3]-[NX3;H2]"):
         return
-    for end, _, chain, _ in right.GetSubstructMatches(fixed_pattern("[cH]c(-[CX4;!H0;!$(C-[!#6])])n")):
+    for end, _, chain, _ in matches_of(right, "[cH]c(-[CX4;!H0;!$(C-[!#6])])n"):
         first, second = step.origin[end], step.origin[chain]
         if min(first, second) < 0 or not matches_at(left, "[CH3]-[CX3]=O", first):
             continue

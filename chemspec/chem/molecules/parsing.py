@@ -63,14 +63,19 @@ _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
     """Parse a SMILES, with checks if `sanitize`; None if empty, with blanks, over a limit, or RDKit refuses it."""
-    # RDKit accepts "" as a molecule, and text after a blank as its name.
-    if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
-        return None
-    mol = _parsed(smiles, sanitize)
+    mol = shared_mol(smiles, sanitize=sanitize)
     return None if mol is None else Chem.Mol(mol)  # callers may change it; a copy takes a twentieth of the time
 
 
-_parsed = lru_cache(maxsize=CACHED_MOLECULES)(from_smiles)
+def shared_mol(smiles: str, *, sanitize: bool = True) -> Any:
+    """Return what `mol_from_smiles` does, not to be changed: others get the same molecule."""
+    return _parsed(smiles, sanitize) if len(smiles) <= MAX_LENGTH else None
+
+
+@lru_cache(maxsize=CACHED_MOLECULES)
+def _parsed(smiles: str, sanitize: bool) -> Any:
+    # RDKit accepts "" as a molecule, and text after a blank as its name.
+    return from_smiles(smiles, sanitize) if _PRINTED.fullmatch(smiles) and not smiles_refusal(smiles) else None
 
 
 def mol_from_smarts(smarts: str) -> Any:

@@ -1,6 +1,6 @@
 """Which elements a pattern needs, so that RDKit matches only patterns that may fit; never says no wrongly."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
@@ -15,17 +15,36 @@ def allowed_types(pattern: Any) -> tuple[AtomTypes, ...]:
 
 
 @cache
-def _needs(pattern: Any) -> tuple[frozenset[int], ...]:
+def needed_types(pattern: Any) -> tuple[frozenset[int], ...]:
+    """Return the sets of types of which a molecule with a pattern has at least one each, the rarest first."""
     needed = {types for types in allowed_types(pattern) if types is not None}
     return tuple(sorted(needed, key=lambda types: 6 in types))  # carbon is everywhere
 
 
 def may_match(pattern: Any, types: Collection[int]) -> bool:
     """Return whether a molecule with atoms of these types may hold a pattern."""
-    for need in _needs(pattern):  # noqa: SIM110 (called very often)
+    return has_types(needed_types(pattern), types)
+
+
+def has_types(needs: Iterable[frozenset[int]], types: Collection[int]) -> bool:
+    """Return whether there is one of the types of each need."""
+    for need in needs:  # noqa: SIM110 (called very often)
         if need.isdisjoint(types):
             return False
     return True
+
+
+@cache
+def numbered_atoms(pattern: Any) -> list[tuple[int, int]]:
+    """Return the numbered atoms of a pattern with their numbers."""
+    return [(atom.GetIdx(), atom.GetAtomMapNum()) for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+
+
+@cache
+def numbered_bonds(pattern: Any) -> list[tuple[int, int]]:
+    """Return the bonds between the atoms numbered 1 and 2, 3 and 4, and so on."""
+    numbers = {number: atom for atom, number in numbered_atoms(pattern)}
+    return [(atom, numbers[end + 1]) for end, atom in numbers.items() if end % 2 and end + 1 in numbers]
 
 
 def atom_types(mol: Any) -> frozenset[int]:

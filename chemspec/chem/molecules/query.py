@@ -16,7 +16,7 @@ from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import MAX_LENGTH as MAX_LENGTH
-from chemspec.chem.molecules.parsing import mol_from_smiles, smiles_refusal
+from chemspec.chem.molecules.parsing import mol_from_smiles, shared_mol, smiles_refusal
 from chemspec.chem.molecules.smiles_syntax import Fault as Fault
 from chemspec.chem.molecules.smiles_syntax import atom_spans, describe_character, syntax_fault
 from chemspec.chem.molecules.traced_text import TracedText
@@ -87,7 +87,7 @@ def elements(smiles: str) -> Counter[str] | None:
 
     They are read off the formula, since a loop over atoms in Python is slow.
     """
-    mol = mol_from_smiles(smiles)
+    mol = shared_mol(smiles)
     counted = re.findall(r"([A-Z][a-z]?)(\d*)", str(CalcMolFormula(mol))) if mol is not None else []
     return None if mol is None else Counter({name: int(many or 1) for name, many in counted if name != "H"})
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from rdkit import Chem
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import shared_mol
 from chemspec.chem.reactions.atom_maps import AtomMap
 from chemspec.chem.reactions.mol_graph import is_acyl
 
@@ -40,12 +40,12 @@ def describe_leaving_groups(match: AtomMap, reactants: str) -> str:
 
 @lru_cache(maxsize=4000)  # the answers for a flask lose the same
 def _fragment(reactants: str, atoms: tuple[int, ...]) -> str:
-    return str(Chem.MolFragmentToSmiles(mol_from_smiles(reactants), atoms, isomericSmiles=False))
+    return str(Chem.MolFragmentToSmiles(shared_mol(reactants), atoms, isomericSmiles=False))
 
 
 @lru_cache(maxsize=4000)
 def _canonical_fragment(smiles: str) -> str:
-    mol = mol_from_smiles(smiles)
+    mol = shared_mol(smiles)
     return str(Chem.MolToSmiles(mol)) if mol is not None else ""
 
 

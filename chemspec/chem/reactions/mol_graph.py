@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
-from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import shared_mol
 from chemspec.chem.molecules.pattern_screen import AROMATIC
 from chemspec.chem.reactions.compiled_maps import GraphArrays
 
@@ -83,7 +83,7 @@ class MolGraph:
 @lru_cache(maxsize=CACHED_GRAPHS)
 def read_graph(smiles: str) -> MolGraph | None:
     """Return the graph of a SMILES; None if RDKit cannot read it or it has too many atoms."""
-    mol = mol_from_smiles(smiles)
+    mol = shared_mol(smiles)
     return graph_of(mol) if mol is not None and mol.GetNumAtoms() <= MAX_ATOMS else None
 
 

@@ -13,12 +13,14 @@ from rdkit import Chem
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import fixed_pattern
+from chemspec.chem.molecules.pattern_screen import may_match
 from chemspec.chem.reactions.atom_maps import AtomMap
 from chemspec.chem.reactions.stereo import same_hand, unchanged_product
 
 TABLE = Path(__file__).with_name("stereo_laws.tsv")
 MAX_CIS_RING = 7  # atoms of a ring whose double bonds are cis
 _SMALLEST_RING = 3
+_CARBON = 6
 _UNSET = Chem.ChiralType.CHI_UNSPECIFIED
 _CIS = {Chem.BondStereo.STEREOZ: True, Chem.BondStereo.STEREOCIS: True}
 _CIS |= {Chem.BondStereo.STEREOE: False, Chem.BondStereo.STEREOTRANS: False}
@@ -98,7 +100,7 @@ def open_centres(mol: Any) -> set[int]:
 def _relations(match: AtomMap, left: Any, right: Any, names: Sequence[str]) -> Iterator[tuple[StereoLaw, int, bool]]:
     """Yield laws on two neighbouring centres, the first of these, and whether the law is kept."""
     for law in _laws():
-        if law.kind == "invert" or not set(law.subject.split("|")) & set(names) or not _applies(law, left):
+        if law.kind == "invert" or not set(law.subject.split("|")) & set(names) or not _applies(law, match, left):
             continue
         pairs = _ring_pairs(match, left, right) if law.kind in ("trans", "ring anti") else None
         for first, second in pairs if pairs is not None else _opened(match, left, right):
@@ -106,14 +108,16 @@ def _relations(match: AtomMap, left: Any, right: Any, names: Sequence[str]) -> I
                 yield law, first, side == law.kind.removeprefix("ring ").replace("trans", "anti")
 
 
-def _applies(law: StereoLaw, left: Any) -> bool:
-    return (law.reagents == "-" or _has(left, law.reagents)) and not _has(left, law.unless)
+def _applies(law: StereoLaw, match: AtomMap, left: Any) -> bool:
+    types = match.left.atom_types
+    return (law.reagents == "-" or _has(left, types, law.reagents)) and not _has(left, types, law.unless)
 
 
-def _has(mol: Any, patterns: str) -> bool:
-    """Return whether a flask holds one of the patterns, all parts between dots."""
+def _has(mol: Any, types: Sequence[int], patterns: str) -> bool:
+    """Return whether a flask, with atoms of these types, holds one of the patterns, all parts between dots."""
     return any(
-        all(mol.HasSubstructMatch(fixed_pattern(part)) for part in pattern.split(".")) for pattern in patterns.split()
+        all(may_match(part, types) and mol.HasSubstructMatch(part) for part in map(fixed_pattern, pattern.split(".")))
+        for pattern in patterns.split()
     )
 
 
@@ -150,20 +154,21 @@ def _substitutions(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) ->
         if law.kind != "invert":
             continue
         azo = mitsunobu and "N=" in law.reagents.replace("[NX2](C(=O)[O,N])=[NX2]", "N=")
-        if azo or _applies(law, left):
+        if may_match(fixed_pattern(law.subject), match.left.atom_types) and (azo or _applies(law, match, left)):
             for hit in left.GetSubstructMatches(fixed_pattern(law.subject)):
                 for element in law.elements[0]:
                     incoming.setdefault(hit[0], {}).setdefault(element, law.sentence)
     for atom, origin in enumerate(match.origin) if incoming else ():
         if origin < 0:
             continue
-        before = left.GetAtomWithIdx(origin)
-        new, gone = _exchanged(match, right.GetAtomWithIdx(atom), before)
-        if len(new) != 1 or len(gone) != 1:
+        before, after = match.left.bonds[origin], match.right.bonds[atom]
+        gone = [near for near in before if match.target[near] not in after]
+        if len(gone) != 1 or gone[0] not in incoming:
             continue
-        stays = [near for near in before.GetNeighbors() if near.GetIdx() != gone[0].GetIdx()]
-        sentence = incoming.get(gone[0].GetIdx(), {}).get(new[0].GetSymbol())
-        if sentence and all(near.GetSymbol() == "C" for near in stays):
+        new = [near for near in after if match.origin[near] not in before]
+        if len(new) != 1 or not all(match.left.kinds[near][0] == _CARBON for near in before if near != gone[0]):
+            continue
+        if sentence := incoming[gone[0]].get(right.GetAtomWithIdx(new[0]).GetSymbol()):
             yield atom, sentence
 
 

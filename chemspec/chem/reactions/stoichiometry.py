@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import lru_cache
 
-from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import shared_mol
 from chemspec.chem.molecules.query import elements, formula_balance, heavy_atoms
 from chemspec.chem.reactions.atom_maps import map_atoms
 from chemspec.chem.reactions.strategy import BYSTANDERS, FOLDER, SECONDS, Strategy, strategy
@@ -62,7 +62,7 @@ def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
     """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
     remaining = Counter[str]()
     stays = set(step.origin)
-    for atom in mol_from_smiles(reactants).GetAtoms():
+    for atom in shared_mol(reactants).GetAtoms():
         carbons = {near.GetIdx() for near in atom.GetNeighbors() if (atom.GetSymbol(), near.GetSymbol()) == ("H", "C")}
         if atom.GetIsotope() and stays & {atom.GetIdx(), *carbons}:
             remaining[f"[{atom.GetIsotope()}{atom.GetSymbol()}]"] += 1
@@ -86,12 +86,12 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
     """
     if "." in product:
         return ()
-    target, once_only = mol_from_smiles(product), strategy(reactants, product)
+    target, once_only = shared_mol(product), strategy(reactants, product)
     moves = once_only is not None and once_only.carbon_moves
     for part in _candidates(reactants):
         if heavy_atoms(part) < MIN_COPIED:
             continue
-        if moves or len(target.GetSubstructMatches(mol_from_smiles(part))) > 1:
+        if moves or len(target.GetSubstructMatches(shared_mol(part))) > 1:
             once, twice = (_bonds_made(reactants, copies, product) for copies in ((), (part,)))
             if 0 < twice < once:
                 return (part,)
@@ -104,7 +104,7 @@ def strategy_of_step(reactants: str, product: str) -> Strategy | None:
     change = strategy(".".join((reactants, *copies)), product) if copies else None
     if change is None:
         return strategy(reactants, product)
-    atoms = mol_from_smiles(reactants).GetNumAtoms()
+    atoms = shared_mol(reactants).GetNumAtoms()
     return replace(
         change,
         origin=tuple(origin if origin < atoms else -1 for origin in change.origin),

@@ -120,7 +120,7 @@ class Change:
 
     def fits_product(self, pattern: Any) -> bool:
         """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
-        bonds = _numbered_bonds(pattern)
+        bonds = pattern_screen.numbered_bonds(pattern)
         if bool(self.made) != bool(bonds):
             return False
         if (hits := self.hits.in_product.get(pattern)) is None:
@@ -129,7 +129,7 @@ class Change:
             if bonds:
                 hits = {frozenset(frozenset((match[a], match[b])) for a, b in bonds) for match in matches}
             else:
-                atoms = {number: atom for atom, number in _numbered_atoms(pattern)}.values()
+                atoms = {number: atom for atom, number in pattern_screen.numbered_atoms(pattern)}.values()
                 hits = {frozenset(match[atom] for atom in atoms) or frozenset(match) for match in matches}
             self.hits.in_product[pattern] = hits
         if self.made:
@@ -139,7 +139,7 @@ class Change:
     def _fits_reactants(self, pattern: Any) -> bool:
         """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""
         if (hits := self.hits.in_reactants.get(pattern)) is None:
-            numbered = _numbered_atoms(pattern)
+            numbered = pattern_screen.numbered_atoms(pattern)
             ends = [atom for atom, number in numbered if number == 2]
             hits = self.hits.in_reactants[pattern] = {
                 (frozenset(match[atom] for atom, _ in numbered), frozenset(match[atom] for atom in ends))
@@ -386,22 +386,9 @@ def _reactant_hits(reactants: str) -> dict[Any, Any]:  # noqa: ARG001 (cache key
 
 
 @cache
-def _numbered_atoms(pattern: Any) -> list[tuple[int, int]]:
-    """Return the numbered atoms of a pattern with their numbers."""
-    return [(atom.GetIdx(), atom.GetAtomMapNum()) for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
-
-
-@cache
-def _numbered_bonds(pattern: Any) -> list[tuple[int, int]]:
-    """Return the bonds between the atoms numbered 1 and 2, 3 and 4, and so on."""
-    numbers = {number: atom for atom, number in _numbered_atoms(pattern)}
-    return [(atom, numbers[end + 1]) for end, atom in numbers.items() if end % 2 and end + 1 in numbers]
-
-
-@cache
 def _rules_that_bind(make_bonds: bool) -> tuple[Rule, ...]:
     """Return the rules that number bonds of the product, or those that do not."""
-    return tuple(rule for rule in load_rules() if bool(_numbered_bonds(rule.product)) == make_bonds)
+    return tuple(rule for rule in load_rules() if bool(pattern_screen.numbered_bonds(rule.product)) == make_bonds)
 
 
 @lru_cache(maxsize=4000)
@@ -410,23 +397,32 @@ def _rules_that_may_fit(
 ) -> tuple[Rule, ...]:
     """Return the rules whose patterns allow the types of the atoms: of bonds made, or else touched, and changed."""
     return tuple(
-        rule
-        for rule in _rules_that_bind(bool(made))
-        if _may_be_made(rule.product, made, touched)
-        and all(
-            types is None or not types.isdisjoint(changed)
-            for pattern in rule.reactants
-            for types in (pattern_screen.allowed_types(pattern)[atom] for atom, _ in _numbered_atoms(pattern))
-        )
+        rule for rule in _rules_for_product(made, touched) if pattern_screen.has_types(_numbered_types(rule), changed)
     )
+
+
+@lru_cache(maxsize=4000)
+def _rules_for_product(made: frozenset[tuple[int, int]], touched: frozenset[int]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in _rules_that_bind(bool(made)) if _may_be_made(rule.product, made, touched))
+
+
+@cache
+def _numbered_types(rule: Rule) -> tuple[frozenset[int], ...]:
+    """Return the types that each numbered atom of a rule's reactants may have, where it may not have any."""
+    types = (
+        pattern_screen.allowed_types(pattern)[atom]
+        for pattern in rule.reactants
+        for atom, _ in pattern_screen.numbered_atoms(pattern)
+    )
+    return tuple(dict.fromkeys(each for each in types if each is not None))
 
 
 def _may_be_made(pattern: Any, made: frozenset[tuple[int, int]], touched: frozenset[int]) -> bool:
     allowed = pattern_screen.allowed_types(pattern)
     if made:
-        ends = [(allowed[a], allowed[b]) for a, b in _numbered_bonds(pattern)]
+        ends = [(allowed[a], allowed[b]) for a, b in pattern_screen.numbered_bonds(pattern)]
         return all(any((x is None or a in x) and (y is None or b in y) for a, b in made) for x, y in ends)
-    numbered = [allowed[atom] for atom, _ in _numbered_atoms(pattern)] or allowed
+    numbered = [allowed[atom] for atom, _ in pattern_screen.numbered_atoms(pattern)] or allowed
     return any(types is None or not types.isdisjoint(touched) for types in numbered)
 
 
