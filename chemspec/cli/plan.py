@@ -219,13 +219,15 @@ def _resume(outputs: Sequence[PlanFile], targets: Sequence[str], made_with: Mapp
 
 
 def _plan_all(
-    targets: Sequence[str], load: Callable[[], Planner], workers: int, settings: PlanSettings
+    targets: Sequence[str], load: Callable[..., Planner], workers: int, settings: PlanSettings
 ) -> Iterator[tuple[Plan, Evidence]]:
     """Yield the plan of each target in order, with a progress bar, from one process or several."""
     from chemspec.plan.workers import choose_workers, plan_in_processes
+    from chemspec.system.threads import usable_cores
 
     count = choose_workers(len(targets), workers)
     if count > 1:
+        load = partial(load, threads=max(1, usable_cores() // count))
         with console.progress_bar("planning") as progress:
             for number, entry in enumerate(plan_in_processes(targets, load, count), 1):
                 progress(number, len(targets))
@@ -238,10 +240,13 @@ def _plan_all(
         yield entry
 
 
-def _load_planner(models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool) -> Planner:
+def _load_planner(
+    models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool, threads: int = 0
+) -> Planner:
     """Load models, building blocks and precedents; returns the function that plans a target.
 
-    `all_listed`: whether the steps of all routes get their precedents, which takes 5 ms a step.
+    `all_listed`: whether the steps of all routes get their precedents, which takes 5 ms a step. `threads`: of each
+    model, if the options name none.
     """
     from chemspec.plan.orders import order_plan
     from chemspec.plan.routes import find_evidence
@@ -249,7 +254,8 @@ def _load_planner(models: Models, stock: list[str], settings: PlanSettings, orde
     from chemspec.precedents import installed
     from chemspec.stock.lists import load_chosen_stock
 
-    can_buy, index, expander = load_chosen_stock(stock), installed(), models.load_expander()
+    expander = replace(models, threads=models.threads or threads).load_expander()
+    can_buy, index = load_chosen_stock(stock), installed()
 
     def plan_target(target: str, watch: Callable[[Any], object] = lambda _: False) -> tuple[Plan, Evidence]:
         result = order_plan(plan(target, expander, can_buy, settings, watch), order)

@@ -137,6 +137,9 @@ class Expander:
             try:
                 cache.make_cache_folder()
                 store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
+                # A search stores hundreds of answers; so none waits for the disk, and a power cut costs only the last.
+                store.execute("PRAGMA journal_mode = WAL")
+                store.execute("PRAGMA synchronous = NORMAL")
                 store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
             except (OSError, sqlite3.OperationalError):  # disk full, no permission, or locked

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
@@ -83,6 +85,11 @@ def test_answers_are_kept_on_disk_by_weights_and_settings(tmp_path: Path, monkey
     assert len({frozenset(signatures(one)) for one in plans}) == 1
     assert plans[1].counts.molecules == 0
     assert " expanded (0 decoded now, " in plans[1].effort
+    for file in (tmp_path / "cache").glob(
+        "plan-*.sqlite"
+    ):  # with a rollback journal each answer would wait for the disk
+        with closing(sqlite3.connect(file)) as base:
+            assert base.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
