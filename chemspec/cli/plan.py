@@ -81,8 +81,9 @@ def plan_routes(
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         order: order of the routes: probability, steps, weakest (step), convergence, price, shelf or diversity.
         out -o: output file: .json (all routes), .jsonl (a line for each target), .csv (a row for each: best route,
-            shared intermediates), .md (text); of the best route .svg or .png (scheme), .cdxml (ChemDraw), .pdf,
-            .postcard.svg or .postcard.png (a page of A5); repeatable.
+            shared intermediates), .md (text); of the best route .svg or .png (scheme; of several targets the
+            intermediates that they share), .cdxml (ChemDraw), .pdf, .postcard.svg or .postcard.png (a page of A5);
+            repeatable.
         scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.
         workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
             are four targets for each.

@@ -1,4 +1,4 @@
-"""Write plans to files: JSON, Markdown, a table, or a picture of the best route; those of many can be resumed."""
+"""Write plans to files: JSON, Markdown, a table, or a picture; those of many targets can be resumed."""
 
 import json
 import os
@@ -7,10 +7,11 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from chemspec.depict import canvas
 from chemspec.depict.molecules import MAX_ATOMS
 from chemspec.io.readers import FileError
 from chemspec.io.writers import check_same_settings
-from chemspec.plan import depict
+from chemspec.plan import depict, library_diagram
 from chemspec.plan.library import library_row, library_table
 from chemspec.plan.outline import plan_outlines
 from chemspec.plan.postcard import postcard_file
@@ -19,15 +20,17 @@ from chemspec.system import extras
 from chemspec.system.files import open_atomic, write_bytes_atomic, write_text_atomic
 
 POSTCARDS = (".pdf", ".postcard.svg", ".postcard.png")
-PICTURES = (".svg", ".png", ".cdxml", *POSTCARDS)  # of one route
+DIAGRAMS = (".svg", ".png")  # of many targets: what they share
+PICTURES = (*DIAGRAMS, ".cdxml", *POSTCARDS)  # of one route
 ENDINGS = (".json", ".jsonl", ".csv", ".md", *PICTURES)
 
 
 class PlanFile:
     """A file of plans in the format of its ending; each plan is rendered once, when it is added.
 
-    Of many targets a `.jsonl` has a line for each plan, written when it is added. The others are written at the end,
-    from such lines in FILE.partial.jsonl, which stays after an interruption.
+    A picture has the best route of the first plan with one or, as `.svg` or `.png` of many targets, the intermediates
+    that their best routes share. Of many targets a `.jsonl` has a line for each plan, written when it is added. The
+    others are written at the end, from such lines in FILE.partial.jsonl, which stays after an interruption.
     """
 
     def __init__(self, file: Path, grams: float = 0.0, question: Callable[[str], str] = lambda _: "") -> None:
@@ -46,12 +49,14 @@ class PlanFile:
         self._picture = b""
         self._had_route = False
         self._lines: Path | None = None  # where plans of many targets are stored
+        self._is_diagram = False  # whether it is the picture of many targets
 
     def resume(self, targets: Sequence[str], made_with: Mapping[str, Any]) -> None:
         """Go on with a file of many targets, of which `statuses` are stored already.
 
         FileError if it is complete, or belongs to other targets or settings; OSError if it cannot be written.
         """
+        self._is_diagram = self.file.suffix in DIAGRAMS and not self.is_postcard
         if not self.keeps_plans:
             return
         lines = self.file if self.file.suffix == ".jsonl" else self.file.with_name(f"{self.file.name}.partial.jsonl")
@@ -86,7 +91,7 @@ class PlanFile:
             content: Any = (
                 plan_outlines(plan, evidence, grams=self.grams) if has_amounts else plan_to_markdown(plan, evidence)
             )
-        elif self.file.suffix == ".csv":
+        elif self._is_diagram or self.file.suffix == ".csv":
             content = library_row(plan, target)
         else:
             content = plan_document(plan, evidence)
@@ -116,8 +121,8 @@ class PlanFile:
 
     @property
     def keeps_plans(self) -> bool:
-        """Whether it has all plans; a picture has one route."""
-        return not self.file.name.endswith(PICTURES)
+        """Whether it has something of all plans; other pictures have one route."""
+        return self._is_diagram or not self.file.name.endswith(PICTURES)
 
     @property
     def stored(self) -> int:
@@ -127,16 +132,21 @@ class PlanFile:
     @property
     def missing(self) -> str:
         """Why there is no picture to be written; empty for another file, and where there is one."""
-        if self.keeps_plans or self._picture:
+        if self._picture or (self.keeps_plans and not self._is_diagram):
             return ""
+        if self._is_diagram:
+            return "no intermediate is in the best routes of several targets"
         large = f"a molecule of the route has more than {MAX_ATOMS} atoms"
         return large if self._had_route else "there is no route to draw"
 
     def write(self, *, as_list: bool = False) -> None:
-        """Write the plans so far, atomically, but no picture without a route.
+        """Write the plans so far, atomically, but no picture without a route, or of nothing.
 
         A .json has one plan as an object or, with `as_list`, a list.
         """
+        if self._is_diagram and (shared := library_diagram.draw_library(self._rows())):
+            is_png = self.file.suffix == ".png"
+            self._picture = canvas.to_png(shared) if is_png else canvas.to_svg(shared).encode()
         if self._picture:
             write_bytes_atomic(self.file, self._picture)
         elif self.file.suffix == ".md":
@@ -146,10 +156,16 @@ class PlanFile:
             text = f"[\n{listed}\n]" if listed else "[]"
             self._write_pieces(text if as_list else self._texts[0], "[\n", ",\n", "\n]")
         elif self.file.suffix == ".csv":
-            texts = self._texts if self._lines is None else self._lines.read_text(encoding="ascii").splitlines()
-            write_text_atomic(self.file, library_table([*map(json.loads, texts)]))
+            write_text_atomic(self.file, library_table(self._rows()))
         elif self.file.suffix == ".jsonl" and self._lines is None:
             write_text_atomic(self.file, "".join(json.dumps(json.loads(text)) + "\n" for text in self._texts))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the library's table."""
+        if self._lines is None:
+            return [*map(json.loads, self._texts)]
+        stored = self._lines.read_text(encoding="ascii") if self._lines.exists() else ""
+        return [*map(json.loads, stored.splitlines())]
 
     def _write_pieces(self, text: str, first: str, between: str, last: str) -> None:
         """Write a text, or of many targets what is stored, piece by piece."""

@@ -1,7 +1,8 @@
 """The table of a library of targets: of each its best route, and the intermediates that several targets share."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from chemspec.io.spreadsheets import table_to_csv
@@ -34,12 +35,50 @@ def library_row(plan: Plan, target: str) -> dict[str, Any]:
     }
 
 
-def library_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rows of targets as CSV; an intermediate in the best routes of several stands with their number."""
-    targets = Counter(smiles for row in rows for smiles in row.get("intermediates", ()))
+@dataclass(frozen=True)
+class SharedIntermediate:
+    """An intermediate in the best routes of several targets; of those of the same targets the last before them."""
+
+    smiles: str
+    targets: tuple[int, ...]  # numbers of their rows, from 0, each molecule once
+    others: int = 0  # number of further intermediates that the same targets share
+
+
+def shared_intermediates(rows: Sequence[dict[str, Any]]) -> list[SharedIntermediate]:
+    """Return the intermediates that best routes of several targets share: those of most targets, and steps, first."""
+    first_rows: dict[str, int] = {}  # by target; one that is listed twice shares nothing with itself
+    targets: defaultdict[str, list[int]] = defaultdict(list)  # by intermediate
+    for number, row in enumerate(rows):
+        if first_rows.setdefault(row["smiles"], number) == number:
+            for smiles in row.get("intermediates", ()):
+                targets[smiles].append(number)
+    together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)  # in the order of the steps
+    for smiles, numbers in targets.items():
+        if len(numbers) > 1:
+            together[tuple(numbers)].append(smiles)
+    shared = [SharedIntermediate(group[-1], numbers, len(group) - 1) for numbers, group in together.items()]
+    return sorted(shared, key=lambda entry: (-len(entry.targets), -entry.others))
+
+
+def shared_texts(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return for each target the intermediates of its best route that those of others have, with their number."""
+    different = {row["smiles"]: row for row in rows}.values()
+    targets = Counter(smiles for row in different for smiles in row.get("intermediates", ()))
+    return [
+        " ".join(f"{smiles} ({targets[smiles]})" for smiles in row.get("intermediates", ()) if targets[smiles] > 1)
+        for row in rows
+    ]
+
+
+def library_table(
+    rows: Sequence[dict[str, Any]], others: Sequence[str] = (), cells: Sequence[Sequence[str]] = ()
+) -> str:
+    """Return the rows of targets as CSV; an intermediate in the best routes of several stands with their number.
+
+    `others`: names of further columns, which come first; `cells`: those of each row.
+    """
     lines = []
-    for row in rows:
-        shared = [f"{smiles} ({targets[smiles]})" for smiles in row.get("intermediates", ()) if targets[smiles] > 1]
-        filled = {**row, "shared_intermediates": " ".join(shared)}
-        lines.append([filled.get(name, "") for name in COLUMNS])
-    return table_to_csv(COLUMNS, lines)
+    for number, (row, shared) in enumerate(zip(rows, shared_texts(rows), strict=True)):
+        filled = {**row, "shared_intermediates": shared}
+        lines.append([*(cells[number] if cells else ()), *(filled.get(name, "") for name in COLUMNS)])
+    return table_to_csv([*others, *COLUMNS], lines)

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
-from helpers.toy import AMIDE, BOUGHT, Toy, retro
+from helpers.toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro
 from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
@@ -51,19 +51,46 @@ def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
     assert text in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", files[6].read_text())), "without the file of stock"
 
 
-def test_a_library_of_targets_is_a_table_with_what_they_share(call: Any, tmp_path: Path) -> None:
-    (tmp_path / "targets.smi").write_text(f"{AMIDE}\n{AMIDE.replace('(=O)', '(=S)')}\n{AMIDE}\n")
-    done = call(tmp_path / "targets.smi", "-o", tmp_path / "table.csv", "-o", tmp_path / "all.jsonl")
+def test_a_library_of_targets_is_a_table_and_a_diagram_of_what_they_share(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "targets.smi").write_text(
+        "\n".join((ESTER_AMIDE, AMIDE.replace("(=O)", "(=S)"), ACID_AMIDE, ACID_AMIDE))
+    )
+    files = [tmp_path / name for name in ("table.csv", "all.jsonl", "shared.svg", "shared.png", "one.cdxml")]
+    done = call(tmp_path / "targets.smi", *(word for file in files for word in ("-o", file)))
     assert done.exit_code == 1, done.output
-    assert [file.name for file in tmp_path.glob("table*")] == ["table.csv"]
-    first, second, third = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
-    best = json.loads((tmp_path / "all.jsonl").read_text().splitlines()[0])["routes"][0]
-    assert first == third and (first["status"], first["steps"]) == ("solved", "3")
+    assert all(file.exists() for file in files) and not [*tmp_path.glob("*.partial*")]
+    first, second, third, again = csv.DictReader(files[0].read_text().splitlines())
+    best = json.loads(files[1].read_text().splitlines()[0])["routes"][0]
+    assert third == again and (first["status"], first["steps"], third["steps"]) == ("solved", "3", "4")
     assert float(first["weakest_step"]) == pytest.approx(best["scores"]["weakest_step"], abs=1e-4)
-    shared = first["shared_intermediates"].split(") ")
-    assert len(shared) == 2 and all("(2" in each for each in shared), "two intermediates before the target"
+    shared = "COC(=O)c1ccc([N+](=O)[O-])cc1 (2) COC(=O)c1ccc(N)cc1 (2)"
+    assert first["shared_intermediates"] == third["shared_intermediates"] == shared, "a repeated target counts once"
     assert set(first["building_blocks"].split()) <= set(BOUGHT) and first["not_in_stock"] == ""
     assert second["status"] != "solved" and second["message"] and second["target"] != first["target"]
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", files[2].read_text())
+    assert "in 2 routes" in words and "with 1 more before" in words and {"row 1, 3 steps", "row 3, 4 steps"} <= {*words}
+    assert files[3].read_bytes().startswith(b"\x89PNG") and "<scheme" in files[4].read_text()
+
+
+def test_a_library_that_shares_nothing_has_no_diagram_and_an_interrupted_one_goes_on(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = call(AMIDE, "CCO", "-o", tmp_path / "shared.svg")
+    assert "is not written: no intermediate is in" in " ".join(done.output.split()) and not [*tmp_path.glob("shared*")]
+    plan = search.plan
+    planned: list[str] = []
+
+    def once(target: str, *more: Any) -> Any:
+        if len(planned) == 1:
+            raise OSError("killed")
+        planned.append(target)
+        return plan(target, *more)
+
+    monkeypatch.setattr(search, "plan", once)
+    call(ESTER_AMIDE, ACID_AMIDE, "-o", tmp_path / "shared.svg")
+    monkeypatch.setattr(search, "plan", lambda target, *more: planned.append(target) or plan(target, *more))
+    call(ESTER_AMIDE, ACID_AMIDE, "-o", tmp_path / "shared.svg")
+    assert planned == [ESTER_AMIDE, ACID_AMIDE] and [*tmp_path.glob("shared*")] == [tmp_path / "shared.svg"]
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.json", "[]"), ("a.md", ""), ("a.svg", None)])
