@@ -1,8 +1,9 @@
-"""The page Batch: predictions for a whole file."""
+"""The page Batch: predictions or routes for a whole file."""
 
 import streamlit as st
 
-from chemspec.ui.batch import job_form, job_view
+from chemspec.settings import Task
+from chemspec.ui.batch import job_form, job_view, routes_form, routes_view
 from chemspec.ui.common import nav
 
 
@@ -12,11 +13,11 @@ def draw_page() -> None:
     st.html(job_view.STYLE)
     job_view.start_pending_jobs()
     if name := st.query_params.get("job"):
-        job_view.show_job(name)
+        job_view.show_job(name, routes_view.show_targets)
         return
     st.markdown(
-        "Predict for a whole file. The job goes on when you close the page. Its address (link) brings you back: keep "
-        "it as a bookmark, since this page lists only jobs opened in this browser tab."
+        "Predict, or plan routes, for a whole file. The job goes on when you close the page. Its address (link) brings "
+        "you back: keep it as a bookmark, since this page lists only jobs opened in this browser tab."
     )
     show_new_job()
     job_form.show_own_jobs()
@@ -32,9 +33,12 @@ def show_new_job() -> None:
     model = ""
     with left:
         st.subheader("Settings", anchor=False)
-        task = job_form.choose_task(sheet)
+        question = job_form.choose_question(sheet)
+        task: Task | None = "retro" if question == job_form.ROUTES else question
         column = job_form.choose_column(sheet, task)
-        if task:
+        if question == job_form.ROUTES:
+            model = routes_form.show_start(sheet, file=given[0], column=column)
+        elif task:
             model, settings, cards = job_form.choose_model(task)
             if st.button(
                 f"Predict {job_view.count_rows(len(sheet.rows))}", type="primary", width="stretch", key="batch_start"

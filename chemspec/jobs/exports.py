@@ -11,11 +11,17 @@ from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
 
 FORMATS = {"csv": rows.answers_as_csv, "xlsx": rows.answers_as_xlsx, "sdf": rows.answers_as_sdf}
+OF_TARGETS = ("csv", "jsonl")  # formats of a job that plans routes, see `planned`
 _FREE = BoundedSemaphore(2)  # exports of all visitors; further ones wait
 
 
+def formats_of(job: Job) -> tuple[str, ...]:
+    """Return the formats in which a job can be exported."""
+    return OF_TARGETS if job.within else tuple(FORMATS)
+
+
 def export_job(job: Job, kind: str) -> bytes:
-    """Return the answers so far as a file of a kind of `FORMATS`; raises StoreError if they are damaged."""
+    """Return the answers so far as a file of a kind of `formats_of` the job; raises StoreError if they are damaged."""
     with _FREE:
         command = [sys.executable, "-m", "chemspec.jobs.exports", job.id, kind]
         made = subprocess.run(command, capture_output=True, check=False)
@@ -29,7 +35,12 @@ def main(name: str, kind: str) -> int:
     if hasattr(os, "nice"):
         os.nice(NICE)
     try:
-        content = FORMATS[kind](JOBS.load(name))
+        job, made = JOBS.load(name), FORMATS
+        if job.within:
+            from chemspec.jobs import planned  # slow import
+
+            made = planned.EXPORTS
+        content = made[kind](job)
     except StoreError as error:
         sys.stderr.write(str(error))
         return 1

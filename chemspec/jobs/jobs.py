@@ -2,7 +2,7 @@
 
 jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
 jobs/<id>/prices.json   the price list of the visitor who began it, if there was one
-jobs/<id>/rows.jsonl    the reviewed answers so far, which `worker` writes and resumes
+jobs/<id>/rows.jsonl    the reviewed answers or the planned targets so far, which `worker` writes and resumes
 jobs/<id>/log           what it said
 jobs/<id>/work/         of a job that fine-tunes a model: data, measurements, checkpoints
 """
@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # the runner needs neither, nor RDKit
     from chemspec.stock.offers import PriceList
 
 State = Literal["waiting", "stopped", "done", "failed"]
+# Limits of a job that plans routes, so that the next one need not wait for days.
+MAX_TARGETS = 5_000
+MAX_WITHIN = 15.0  # seconds for each target
+MAX_PLANNING = 25_000.0  # seconds for all targets together, as on one core
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,24 @@ class Job:
     cards: int = 5  # answers of a row, each of which may stand for several predictions
     stock: tuple[str, ...] = ()  # names of the built-in lists of building blocks
     fine_tune: str = ""  # a job that fine-tunes its model on its rows: the name of the new model
+    within: float = 0.0  # a job that plans routes: seconds for each target
 
     def __post_init__(self) -> None:
         if not 0 <= self.column < len(self.columns):
             raise ValueError("its column of queries is missing")
+        if self.within and (problem := planning_problem(self.total, self.within)):
+            raise ValueError(problem)
+
+
+def planning_problem(targets: int, within: float) -> str:
+    """Return which limit a job that plans routes would exceed, with `within` seconds for each target; else nothing."""
+    if targets > MAX_TARGETS:
+        return f"the file has {targets:,} targets; {MAX_TARGETS:,} are the limit, so split it"
+    if not 0 < within <= MAX_WITHIN:
+        return f"{within:g} s for each target; more than 0 and at most {MAX_WITHIN:g} are possible"
+    if targets * within > MAX_PLANNING:
+        return f"{targets:,} targets of {within:g} s each; all together may take {MAX_PLANNING:,.0f} s"
+    return ""
 
 
 JOBS = Documents(

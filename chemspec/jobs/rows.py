@@ -38,13 +38,18 @@ class GrowingLines:
     `refresh` reads what is new.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, good: bytes = b'"status": "ok"') -> None:
+        self.path, self._good = path, good
         self._starts = array("Q", [0])  # starts of the lines, and the end of the last one
-        self.failed = array("Q")  # numbers of the rows without an answer
+        self.failed = array("Q")  # numbers of the rows without an answer, whose lines lack `good`
 
     def __len__(self) -> int:
         return len(self._starts) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of the lines that were read."""
+        return self._starts[-1]
 
     def refresh(self) -> GrowingLines:
         """Read the lines that were added; all of them if the file has become shorter. OSError if it cannot be read."""
@@ -57,7 +62,7 @@ class GrowingLines:
                 for line in file:
                     if not line.endswith(b"\n"):
                         break  # half a line at the end is left for later
-                    if b'"status": "ok"' not in line:
+                    if self._good not in line:
                         self.failed.append(len(self))
                     self._starts.append(self._starts[-1] + len(line))
         return self
@@ -70,6 +75,12 @@ class GrowingLines:
                 file.seek(self._starts[number])
                 lines.append(file.read(self._starts[number + 1] - self._starts[number]))
         return lines
+
+
+def answer_lines(job: Job) -> GrowingLines:
+    """Return the lines of a job's answers, not read yet; rows without an answer, or a route from stock, have failed."""
+    path = jobs.answers_file(job)
+    return GrowingLines(path, b'"status": "solved"') if job.within else GrowingLines(path)
 
 
 def whole_lines(path: Path) -> list[bytes]:

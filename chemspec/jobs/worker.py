@@ -1,4 +1,4 @@
-"""Predict and review the rows of a job, as the page Predict does; `job_queue` starts it as a process of its own."""
+"""Predict and review the rows of a job as the page Predict does, or plan them; a process that `job_queue` starts."""
 
 import logging
 import os
@@ -9,14 +9,13 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
-import msgspec
-
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.loading import COMPANIONS, load_engines, load_fastest
 from chemspec.io import writers
 from chemspec.io.columns import query_of_row
 from chemspec.jobs import jobs
+from chemspec.jobs.job_stock import load_job_stock
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
 from chemspec.precedents import installed_if_usable
@@ -25,8 +24,7 @@ from chemspec.review import StepChecker, review_document, review_results
 from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import MAX_CHECKED
-from chemspec.stock.lists import Stock, load_usable_stock
-from chemspec.stock.offers import PriceList
+from chemspec.stock.lists import Stock
 from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
 from chemspec.train.settings import FineTuneSettings
@@ -36,12 +34,17 @@ WRITE_EVERY = 16  # rows for each process; what a prediction that is killed has 
 
 
 def run_job(job: Job) -> None:
-    """Predict and review what is left of a job, or fine-tune; ValueError if its model or its files cannot be used."""
+    """Predict and review what is left of a job, plan it or fine-tune; ValueError if its model or files are unusable."""
     if job.fine_tune:
         from chemspec.train.fine_tune import fine_tune  # imports PyTorch
 
         settings = FineTuneSettings(name=job.fine_tune, task=job.task, start=job.model)
         fine_tune([reaction_of_cells(row) for row in jobs.uploaded_rows(job)], settings, jobs.work_folder(job))
+        return
+    if job.within:
+        from chemspec.jobs import planned  # imports Syntheseus
+
+        planned.plan_targets(job)
         return
     threads = max(1, usable_cores() // 2)
     processes = choose_processes(job.total)
@@ -63,11 +66,7 @@ def predict_rows(job: Job, engine: Engine, review: MakeReviews, every: int = WRI
 def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     """Load the models and precedents of a job's review, and its building blocks."""
     engines = load_engines(COMPANIONS, threads=threads) if job.task == "retro" else {}
-    prices = jobs.prices_file(job)
-    offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
-    listed = load_usable_stock(job.stock)
-    stock = replace(listed, offers={**listed.offers, **offers})
-    return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), stock
+    return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), load_job_stock(job)
 
 
 def review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[DecodeResult]) -> list[Reviewed]:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import streamlit as st
 from streamlit import column_config as column
@@ -26,6 +26,9 @@ from chemspec.ui.common import escaping, queued_engine, stock_menu, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
+Question = Task | Literal["routes"]
+ROUTES: Literal["routes"] = "routes"
+QUESTION_LABELS = {**TASK_LABELS, ROUTES: "Routes: how, from building blocks?"}
 MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
 SAMPLED_ROWS = 50  # rows by which the column and the task are guessed
@@ -83,20 +86,22 @@ def read_sheet(name: str, raw: bytes) -> Sheet | None:
         return None
 
 
-def choose_task(sheet: Sheet) -> Task | None:
-    """Return the chosen task, by default the one that the column's name or its rows suggest; None without a model."""
+def choose_question(sheet: Sheet) -> Question | None:
+    """Return the chosen question, by default what the column's name or its rows suggest; None without a model."""
     tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task)]
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
+    questions: list[Question] = [*tasks, ROUTES] if "retro" in tasks else [*tasks]
     guess, reason = guess_task(sheet)
     word = st.query_params.get("task") or guess
     chosen = widgets.segmented_choice(
         "What to predict",
-        tasks,
-        default=word if word in tasks else tasks[0],
-        format_func=TASK_LABELS.__getitem__,
-        help="Forward: a row holds all of the reaction mixture. Retro: a row holds the molecule to make.",
+        questions,
+        default=word if word in questions else questions[0],
+        format_func=QUESTION_LABELS.__getitem__,
+        help="Forward: a row holds all of the reaction mixture. Retro and Routes: a row holds the molecule to make; "
+        "Retro asks for the last step, Routes for a synthesis from building blocks.",
         key=f"batch_task_{word}",
     )
     if guess:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -18,6 +17,7 @@ from chemspec.engine.queries import MAX_CHARS
 from chemspec.engine.registry import model_folder
 from chemspec.jobs import exports, job_queue, jobs, rows
 from chemspec.jobs.job_queue import JobView
+from chemspec.jobs.job_stock import UPLOADED
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
 from chemspec.model.checkpoint import full_digest_of_folder
@@ -53,6 +53,7 @@ ANSWER_LABELS = {  # columns of an answer
     "patents": "Patents",
     "alike": "The same strategy",
 }
+ShowRows = Callable[[JobView, rows.GrowingLines], None]
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not accepted", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -70,8 +71,8 @@ def submit_to_queue(job: Job) -> None:
     job_queue.submit_job(job.id, full_digest_of_folder(model_folder(job.model)))
 
 
-def show_job(name: str) -> None:
-    """Show a job by its id: how far it is, what can be done with it, its answers."""
+def show_job(name: str, show_targets: ShowRows) -> None:
+    """Show a job by its id: how far it is, what can be done with it, its answers or, by `show_targets`, its routes."""
     try:
         view = job_queue.view_job(name)
     except StoreError as error:
@@ -81,7 +82,9 @@ def show_job(name: str) -> None:
     st.session_state.setdefault("batch_jobs", set()).add(name)  # those of this visit
     _show_heading(escaping.plain_text(view.job.file))
     st.caption(_job_facts(view.job))
-    st.fragment(run_every=REFRESH_SECONDS if view.active else None)(_show_progress)(name, view.active)
+    st.fragment(run_every=REFRESH_SECONDS if view.active else None)(_show_progress)(
+        name, view.active, show_targets if view.job.within else _show_answers
+    )
 
 
 def _show_heading(title: str) -> None:
@@ -94,22 +97,29 @@ def _show_heading(title: str) -> None:
 
 def _job_facts(job: Job) -> str:
     column, n = job.columns[job.column], job.cards
+    question = f"Routes within {job.within:g} s each" if job.within else TASK_LABELS[job.task]
+    each = f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}"
     facts = [
         count_rows(job.total),
         f"column {escaping.plain_text(column)}" if column else "",
-        TASK_LABELS[job.task] + (f", model {escaping.plain_text(job.model)}" if job.model != job.task else ""),
-        f"{n} answer{'s' * (n != 1)} a row, {'exact' if job.settings.exact else 'relaxed'}",
+        question + (f", model {escaping.plain_text(job.model)}" if job.model != job.task else ""),
+        f"stock {escaping.plain_text(', '.join(stock_names(job)))}" if job.within else each,
         f"started {time.strftime('%d %b %Y, %H:%M', time.gmtime(job.created))} UTC",
     ]
     return " · ".join(filter(None, facts))
 
 
-def _show_progress(name: str, was_active: bool) -> None:
+def stock_names(job: Job) -> list[str]:
+    """Return the names of the lists of a job."""
+    return [*job.stock, *([UPLOADED] if jobs.prices_file(job).is_file() else [])]
+
+
+def _show_progress(name: str, was_active: bool, show_rows_of: ShowRows) -> None:
     """Show progress, buttons and answers; redrawn now and then while a job runs."""
     start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
-        lines = _lines_of(jobs.answers_file(view.job))
+        lines = _lines_of(rows.answer_lines(view.job))
     except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
@@ -126,32 +136,39 @@ def _show_progress(name: str, was_active: bool) -> None:
         if view.active:
             st.caption("You can close this page: the job continues on the server.")
         if view.state == "failed":
-            st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
+            st.error(f"{as_sentence(view.job.message)} Completed rows are saved.")
     _job_buttons(view)
     st.caption(f"The address of this page leads back to the job; with it anyone can see or delete it. {jobs.KEEPING}")
     with st.container():
-        _show_answers(view, lines)
+        show_rows_of(view, lines)
 
 
-def _as_sentence(text: str) -> str:
+def as_sentence(text: str) -> str:
+    """Return a message as a sentence of plain text."""
     return escaping.plain_text(text[:1].upper() + text[1:]) + "."
 
 
-def _lines_of(path: Path) -> rows.GrowingLines:
+def _lines_of(unread: rows.GrowingLines) -> rows.GrowingLines:
     """Return the lines of a file of a job; of one that this visit has seen before only what is new is read."""
     cached: dict[str, rows.GrowingLines] = st.session_state.setdefault("batch_lines", {})
-    if str(path) not in cached:
-        if len(cached) >= 2 * MAX_SEEN:
-            cached.clear()
-        cached[str(path)] = rows.GrowingLines(path)
-    return cached[str(path)].refresh()
+    if len(cached) >= 2 * MAX_SEEN and str(unread.path) not in cached:
+        cached.clear()
+    return cached.setdefault(str(unread.path), unread).refresh()
+
+
+def uploaded_lines(job: Job) -> rows.GrowingLines:
+    """Return the lines of the uploaded rows of a job."""
+    return _lines_of(rows.GrowingLines(jobs.uploaded_file(job)))
 
 
 def progress_line(view: JobView, lines: rows.GrowingLines) -> str:
     """Return in words how far a job is."""
-    bad = len(lines.failed)
-    text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
-    text += f", **{bad:,}** with an error" if bad else ""
+    bad, total = len(lines.failed), view.job.total
+    if view.job.within:
+        text = f"**{len(lines):,}** of {total:,} target{'s' * (total != 1)}"
+        text += f", **{len(lines) - bad:,}** with a route from stock" if len(lines) else ""
+    else:
+        text = f"**{len(lines):,}** of {count_rows(total)}" + (f", **{bad:,}** with an error" if bad else "")
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
     return text
@@ -172,11 +189,11 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for kind in exports.FORMATS:
+        for kind in exports.formats_of(job):
             st.download_button(
                 kind.upper() + part,
                 partial(exports.export_job, job, kind),  # made on click
-                f"{stem}_answers.{kind}",
+                f"{stem}_{'routes' if job.within else 'answers'}.{kind}",
                 key=f"batch_{kind}",
                 on_click="ignore",
                 icon=":material/download:",
@@ -191,7 +208,7 @@ def _try_action(action: Callable[[], None]) -> None:
     try:
         action()
     except (ValueError, OSError) as error:
-        st.error(_as_sentence(str(error)))
+        st.error(as_sentence(str(error)))
         return
     st.rerun()
 
@@ -219,7 +236,7 @@ def _show_answers(view: JobView, lines: rows.GrowingLines) -> None:
 
 def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one leads to all of its answers."""
-    given = rows.parse_rows(_lines_of(jobs.uploaded_file(job)).read(numbers))
+    given = rows.parse_rows(uploaded_lines(job).read(numbers))
     others, shown = rows.other_columns(job), []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
