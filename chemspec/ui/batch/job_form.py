@@ -23,12 +23,15 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_view
 from chemspec.ui.batch.job_view import count_rows, molecule_cell, table_with_drawings
 from chemspec.ui.common import escaping, queued_engine, stock_menu, widgets
-from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
 Question = Task | Literal["routes"]
 ROUTES: Literal["routes"] = "routes"
-QUESTION_LABELS = {**TASK_LABELS, ROUTES: "Routes: how, from building blocks?"}
+QUESTIONS: dict[Question, str] = {  # what each means
+    "forward": "What forms? A row holds all of the reaction mixture.",
+    "retro": "From what, in one step? A row holds the molecule to make.",
+    ROUTES: "How, from building blocks, in several steps? A row holds the molecule to make.",
+}
 MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
 SAMPLED_ROWS = 50  # rows by which the column and the task are guessed
@@ -99,11 +102,10 @@ def choose_question(sheet: Sheet) -> Question | None:
         "What to predict",
         questions,
         default=word if word in questions else questions[0],
-        format_func=QUESTION_LABELS.__getitem__,
-        help="Forward: a row holds all of the reaction mixture. Retro and Routes: a row holds the molecule to make; "
-        "Retro asks for the last step, Routes for a synthesis from building blocks.",
+        format_func=str.capitalize,
         key=f"batch_task_{word}",
     )
+    st.caption(QUESTIONS[chosen])
     if guess:
         st.caption(f"{guess.capitalize()} is proposed: {escaping.plain_text(reason)}.")
     return chosen

@@ -6,7 +6,6 @@ from chemspec.jobs import jobs
 from chemspec.jobs.uploads import Sheet
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-from chemspec.system.threads import usable_cores
 from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import queued_engine, stock_menu, widgets
 
@@ -20,6 +19,8 @@ def show_start(sheet: Sheet, *, file: str, column: int) -> str:
     if not all(map(extras.is_installed, ("syntheseus", "apted"))):
         st.info(f"Planning needs two more packages: `{extras.install_command('plan')}`, then start the app again.")
         return ""
+    from chemspec.plan.workers import choose_workers  # slow import
+
     total = len(sheet.rows)
     with st.expander("Options"):
         model = st.selectbox("Model", queued_engine.model_names("retro"), key="batch_model_routes")
@@ -37,9 +38,7 @@ def show_start(sheet: Sheet, *, file: str, column: int) -> str:
         help="The best routes that are found by then. On a busy computer less is found in the same time.",
         key=f"batch_within_{len(times)}",
     )
-    st.caption(
-        f"{_in_words(total * within / min(usable_cores(), max(1, total // 4)))} at most, one job after the other."
-    )
+    st.caption(f"{_in_words(total * within / choose_workers(total))} at most. Jobs run one after the other.")
     lists, uploaded = stock_menu.visitor_lists()
     if not lists and not uploaded:
         st.warning("No building-block stock selected. Choose a list or upload your own.")

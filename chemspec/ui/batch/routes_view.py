@@ -116,7 +116,7 @@ def _show_page(job: Job, planned: Sequence[Row], numbers: Sequence[int], key: st
             {
                 "row": number + 1,
                 "drawing": molecule_cell("retro", row["smiles"], 185),
-                "status": ": ".join(filter(None, (STATUSES[row["status"]], row.get("message", "")[:500]))),
+                "status": _status(row),
                 "steps": row.get("steps"),
                 "weakest": format_percent(row["weakest_step"]) if has_route and row["steps"] else None,
                 "price": float(row["price"]) if row.get("price") else None,
@@ -148,6 +148,12 @@ def _show_page(job: Job, planned: Sequence[Row], numbers: Sequence[int], key: st
     picked = [position for position in event.selection.rows if position < len(numbers)]
     if picked and st.button(f"Open row {numbers[picked[0]] + 1} in Plan", key="batch_plan"):
         nav.open_page("plan", smi=planned[numbers[picked[0]]]["smiles"])
+
+
+def _status(row: Row) -> str:
+    """Return how the plan of a target ended; why, unless its closest route says it."""
+    message = "" if _has_route(row) else row.get("message", "")[:500]
+    return ": ".join(filter(None, (STATUSES[row["status"]], message)))
 
 
 def _names(molecules: str) -> str:
