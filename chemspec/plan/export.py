@@ -125,6 +125,11 @@ class PlanFile:
         return self._is_diagram or not self.file.name.endswith(PICTURES)
 
     @property
+    def lists_all_routes(self) -> bool:
+        """Whether it has all routes of a plan, with the precedents of their steps."""
+        return self.file.suffix in (".json", ".jsonl", ".md")
+
+    @property
     def stored(self) -> int:
         """Number of plans that an earlier run has stored."""
         return len(self.statuses)

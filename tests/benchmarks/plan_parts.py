@@ -1,5 +1,7 @@
 """Processor time of plans by part, cold: the three models, precedents, conditions, evidence, documents, the rest.
 
+What the models take is told apart as well: encoders, passes of the decoders, and reading queries and writing answers.
+
     python tests/benchmarks/plan_parts.py --expansions 60 TARGET ...
 
 int8, one thread, the built-in stock, the cache on disk unused. The last line has a hash of the routes, which is the
@@ -19,6 +21,8 @@ from typing import Any
 
 import chemspec.plan.expand as expand
 import chemspec.review.forward_check as forward_check
+from chemspec.decode.compiled.loop import CompiledLoop
+from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.plan.routes import find_evidence, plan_document
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
@@ -31,6 +35,7 @@ TARGETS = (
     *("CCN(CC)CC(=O)Nc1c(C)cccc1C", "Cc1ccc(-c2cc(C(F)(F)F)nn2-c2ccc(S(N)(=O)=O)cc2)cc1"),
 )
 SECONDS: defaultdict[str, float] = defaultdict(float)
+IN_MODELS = ("encoders", "passes of decoders")  # within the three models
 QUERIES: Counter[str] = Counter()
 
 
@@ -72,6 +77,8 @@ def main() -> None:
     stock, index = load_stock(["common", "paroutes-n1"]), installed()
     plan("CC(=O)Nc1ccccc1", expander, stock, PlanSettings(expansions=2))  # tables and patterns
     time_models(expander)
+    NativeRunner.join = timed(IN_MODELS[0], NativeRunner.join)  # type: ignore[method-assign]
+    CompiledLoop.run_passes = timed(IN_MODELS[1], CompiledLoop.run_passes)  # type: ignore[method-assign]
     Precedents.find = timed("precedents of checks", Precedents.find)  # type: ignore[method-assign]
     forward_check.usable_conditions = timed("conditions of checks", forward_check.usable_conditions)
     settings, routes = PlanSettings(seconds=math.inf, expansions=given.expansions), []
@@ -84,10 +91,15 @@ def main() -> None:
         routes += timed("documents", plan_document)(result, evidence)["routes"]
         print(f"{result.expansions} molecules: {target}")
     whole = time.process_time() - began
+    within = {name: SECONDS.pop(name) for name in IN_MODELS}
     SECONDS["the rest"] = whole - sum(SECONDS.values())
     print(f"{whole / len(given.targets):.2f} s a target")
     for name, seconds in sorted(SECONDS.items(), key=lambda entry: -entry[1]):
         print(f"{seconds / len(given.targets):.2f} s {seconds / whole:4.0%} {QUERIES[name] or '':>5} {name}")
+    of_models = sum(SECONDS[name] for name in QUERIES)
+    within["queries read and answers written"] = of_models - sum(within.values())
+    for name, seconds in within.items():
+        print(f"of the models: {seconds / len(given.targets):.2f} s {seconds / whole:4.0%} {name}")
     print("routes", hashlib.sha256(json.dumps(routes, sort_keys=True).encode()).hexdigest()[:16])
 
 

@@ -116,6 +116,20 @@ def test_each_plan_is_rendered_once(call: Any, tmp_path: Path, monkeypatch: pyte
     assert text == json.dumps(json.loads(text), indent=1)
 
 
+def test_a_table_of_targets_needs_no_document_and_evidence_of_the_routes_shown(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[int] = []
+    monkeypatch.setattr("chemspec.cli.plan.MAX_SHOWN", 1)
+    for name in ("plan_document", "route_document"):
+        monkeypatch.setattr(f"chemspec.plan.routes.{name}", None)
+    monkeypatch.setattr("chemspec.plan.routes.find_evidence", lambda routes, _: listed.append(len(routes)) or {})
+    done = call(AMIDE, AMIDE, "-o", tmp_path / "table.csv")
+    assert done.exit_code == 0, done.output
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 3
+    assert listed == [1, 1]
+
+
 def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
     done = call("aspirin", "--json", "--expansions", "1")
     assert "aspirin: CC(=O)Oc1ccccc1C(=O)O" in done.stderr
