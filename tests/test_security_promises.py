@@ -47,6 +47,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     pytest.importorskip("streamlit")
     pytest.importorskip("fastapi")
     from chemspec.chem.molecules import conformer, parsing, trial
+    from chemspec.jobs import jobs
     from chemspec.service import guard, plans, server, service
     from chemspec.service.limits import Limits
     from chemspec.system import connections, fair_queue, forked
@@ -75,6 +76,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"of {plans.MAX_FOLLOWED} connections that follow plans a quarter",
         f"at most {previews.MAX_BYTES:,} bytes, one request at a time",
         f"at most {service.HARD_TEXTS} structures may be hard to read",
+        f"at most {jobs.MAX_TARGETS:,} targets, {jobs.MAX_WITHIN:g} s for each and {jobs.MAX_PLANNING:,.0f} s for all",
         f"within its grace (`--grace`) and {server.LAST_RESORT:g} s",
         f"at most {fair_queue.MAX_OF_ONE_VISITOR} questions wait, of all together {fair_queue.MAX_WAITING};",
     ):
