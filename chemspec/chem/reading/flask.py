@@ -28,7 +28,7 @@ _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|[,\uff0c\u3001](?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
 _CO = re.compile(r"(?:^|(?<=[,;] ))CO(?=\s*[,;])")
 _PRESSURE = re.compile(r"\d\s?(?:atm|k?bar|psi|[kM]?Pa|torr)\b")  # with which CO is carbon monoxide
-_OVERNIGHT = re.compile(r"ON|On|O/N")  # a SMILES as well, and a filler
+_FILLER = re.compile(r"ON|On|O/N|N2|(?i:celite|kieselguhr|florisil|silica(?: gel)?)")  # not what reacts
 # Last words of names of several words, which are no molecules behind another name.
 _CLASS = re.compile(
     r"(?:.*[\s-])?(?:di|tri|mono)?\w*(?:ether|acetal|ketal|oxime|ester|oxide|anhydride|hydrazone|semicarbazone|imine|enamine"
@@ -50,7 +50,7 @@ _FRAGMENT = re.compile(
     r"|.*[a-z]-|(?:mono|di|tri)?(?:hydro(?:chlor|brom|iod)ide|hydrate))(?: ?\(\d:\d\))?",
     re.IGNORECASE,
 )
-_COEFFICIENT = re.compile(r"\d{1,2}(?:\.\d)?\s+(?=[A-Za-z\[(])")
+_COEFFICIENT = re.compile(r"(?:\d{1,2}(?:\.\d)?|[\u00bd\u00bc]|\d/\d)\s+(?=[A-Za-z\[(])")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
 _GAP = re.compile(r"\s+")
@@ -137,7 +137,7 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     contents, parts = Contents(), [*_split_outside_brackets(bare)]
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
     for part in parts:
-        is_word = len(parts) > 1 and _OVERNIGHT.fullmatch(part.chars)
+        is_word = len(parts) > 1 and _FILLER.fullmatch(part.chars)
         if part is not parts[0] and _FRAGMENT.fullmatch(part.chars):
             return text.fault(f"{part.chars!r} is the end of a name: write the name in its usual order, without comma")
         contents.add(Contents(notes=[f"left out: {part.chars}"]) if is_word else _read_part(part, is_target))

@@ -30,6 +30,7 @@ _BRACKET = re.compile(r"\[([A-Z][A-Za-z0-9']{0,8})\]")
 _R_GROUP = re.compile(r"(?:R(?:'|\d{0,2})|R[a-f]|X\d?|Ar\d|Alk|Aryl|Alkyl|EWG|EDG|LG|PG|Nu|Het)'?")
 # Elements whose symbol is a group as well.
 _GROUPS_AND_ELEMENTS = {
+    "Ar": ("argon", "aryl"),
     "Ts": ("tennessine", "tosyl"),
     "Ac": ("actinium", "acetyl"),
     "Pr": ("praseodymium", "propyl"),

@@ -82,15 +82,16 @@ _BRACKETS = re.compile(
     rf"\s*(?:\((?=[^()]*(?:{_AMOUNT}|balloon))(?:[^()]|\([^()]*\))*\)|\[(?=[^\[\]]*{_AMOUNT})[^\[\]]*\])"
 )
 _INERT = ("N#N", "[Ar]", "[He]")
+_EXTRACTING = re.compile(r"(?i:EtOAc|ethyl acetate|Et2O|(?:diethyl )?ether|DCM|CH2Cl2|dichloromethane|CHCl3|hexanes?)")
 _GAS = re.compile(r"\b(?:(hydrogen|H2|oxygen|O2|CO)[\s-](?:gas|atmosphere|balloon)|atmosphere of (\w+))")
 _PROSE = re.compile(
     r"\b(?:was|were|added|stirred|solution|mixture|dissolved|suspension|charged|treated|heated|cooled|refluxed|flask|vial)\b"
 )
-_SENTENCE = re.compile(r"(?<=[a-z)\]\d])\.\s+(?=[A-Z])")
+_SENTENCE = re.compile(r"(?:(?<=[a-z)\]\d])|(?<=°C))\.\s+(?=[A-Z])")
 _AFTERWARDS = re.compile(
     r"\b(?:quench|extract|wash|dried|dry over|filter|purif|chromatograph|evaporat|poured|dilut"
     r"|concentrat(?:ion|ed(?:[,.;]|$|\s(?:in|under|to|on|at|by|and|the|with)\b))"
-    r"|recrystalli[sz]|brine|organic (?:layer|phase)|work-?up|NMR|HRMS|Rf)",
+    r"|recrystalli[sz]|brine|organic (?:layer|phase)|work-?up|partition|acidif|NMR|HRMS|Rf)",
     re.IGNORECASE,
 )
 _PRODUCT = re.compile(
@@ -120,16 +121,18 @@ def compounds(text: str) -> tuple[list[str], list[str], str]:
     for sentence in _SENTENCE.split(text):
         end = match.start() if (match := _PRODUCT.search(sentence)) else len(sentence)
         over = _AFTERWARDS.search(sentence[:end])
-        is_over |= bool(over and used)
-        for name in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
-            (workup if is_over else used).append(name)
+        ended = over.start() if over and used else end
+        for at, name in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
+            ends = at > ended or (ended < end and (_WORKUP.fullmatch(name) or _EXTRACTING.fullmatch(name)))
+            (workup if is_over or ends else used).append(name)
+        is_over |= ended < end
         if match and (names := [*_names_before_amounts(sentence[match.end() :])]):
-            product = names[0]
+            product = names[0][1]
     return list(dict.fromkeys(used)), list(dict.fromkeys(workup)), product
 
 
-def _names_before_amounts(sentence: str) -> Iterator[str]:
-    """Yield the longest known names that end before brackets with amounts."""
+def _names_before_amounts(sentence: str) -> Iterator[tuple[int, str]]:
+    """Yield the longest known names that end before brackets with amounts, and where they end."""
     start = 0
     for match in _BRACKETS.finditer(sentence):
         item = re.split(r",\s", sentence[start : match.start()])[-1]
@@ -139,13 +142,19 @@ def _names_before_amounts(sentence: str) -> Iterator[str]:
             name = " ".join(words[-count:]).strip(" ,;:.")
             if not name or _LEAD.match(name + " "):
                 continue
-            if named := lookup.look_up(name) or lookup.read_systematic(name):
-                if named.smiles not in _INERT:
-                    yield name
+            if (named := lookup.look_up(name) or lookup.read_systematic(name)) or _is_mixture(name):
+                if named is None or named.smiles not in _INERT:
+                    yield match.start(), name
                 break
 
 
-def _gases(sentence: str) -> list[str]:
+def _is_mixture(name: str) -> bool:
+    """Return whether a word lists known names: THF/MeOH/H2O, p-TsOH·H2O."""
+    pieces = re.split(rf"[/{spelling.DOTS}]", spelling.split_qualifiers(name)[0])
+    return len(pieces) > 1 and all(map(lookup.look_up, pieces))
+
+
+def _gases(sentence: str) -> list[tuple[int, str]]:
     """Return the gases that react under which a sentence says a mixture is: under a hydrogen atmosphere."""
     named = ((match, lookup.look_up(match[1] or match[2])) for match in _GAS.finditer(sentence))
-    return [f"{match[1] or match[2]} gas" for match, gas in named if gas and gas.smiles not in _INERT]
+    return [(match.start(), f"{match[1] or match[2]} gas") for match, gas in named if gas and gas.smiles not in _INERT]

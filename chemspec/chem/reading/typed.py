@@ -111,7 +111,7 @@ _ESCAPED = re.compile(r"%3[eE]")
 _COMMENT = re.compile(r"\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
 _LABEL = re.compile(
     r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
-    r"|(?:iupac )?name|molecule|compound|target|product|input|query|predict[a-z ]{0,40})"
+    r"|(?:iupac )?name|(?:target |product )?(?:molecule|compound)|target|product|input|query|predict[a-z ]{0,40})"
     r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
     re.IGNORECASE,
 )

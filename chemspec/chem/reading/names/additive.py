@@ -59,7 +59,9 @@ _NAMES = sorted(map(re.escape, ions()), key=len, reverse=True)
 _LISTED = "|".join(name for name in _NAMES if name.islower())
 _LIGAND = re.compile(rf"-?(?:({_MANY})-?)??(?:(?:mu-)?({_LISTED})|[(\[]({_INSIDE})[)\]])", re.IGNORECASE)
 _GROUP = rf"(?:\(([^()]+)\)|({'|'.join(name for name in _NAMES if name[0].isupper())})(?![a-z]))(\d?)"
-_FORMULA = re.compile(rf"\[?(NH4|[A-Z][a-z]?)(\d?)((?:{_GROUP})+)\]?")
+_FORMULA = re.compile(
+    rf"\[?(?P<before>(?:{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>\d?)(?P<behind>(?:{_GROUP})*)(?:\](?P<times>\d?))?"
+)
 
 
 def _metal(symbol: str, charge: int) -> str:
@@ -67,19 +69,19 @@ def _metal(symbol: str, charge: int) -> str:
 
 
 def read_formula(text: str, molecule: Molecule) -> str | None:
-    """Return the SMILES of a salt or complex by its formula: NaMnO4, Mg(ClO4)2, Pd(dba)2, NiCl2(dppe)."""
+    """Return the SMILES of a salt or complex by its formula: NaMnO4, Mg(ClO4)2, NiCl2(dppe), [Cp*RhCl2]2."""
     match = _FORMULA.fullmatch(text)
-    if match is None or match[1] not in SYMBOLS:
+    if match is None or (metal := match["metal"]) not in SYMBOLS:
         return None
-    groups = [(_ligand(group[1] or group[2], molecule), int(group[3] or 1)) for group in re.finditer(_GROUP, match[3])]
-    around = [part for part, count in groups for _ in range(count)]
-    metals, usual = int(match[2] or 1), _METALS[SYMBOLS[match[1]]][1]
+    groups = [*re.finditer(_GROUP, match["before"]), *re.finditer(_GROUP, match["behind"])]
+    around = [_ligand(group[1] or group[2], molecule) for group in groups for _ in range(int(group[3] or 1))]
+    metals, usual = int(match["count"] or 1), _METALS[SYMBOLS[metal]][1]
     charge, left = divmod(-sum(bound for _, bound in around), metals)
     is_complex = any(not bound for _, bound in around)
-    is_usual = charge and (charge == usual or usual > 2 or match[1] in _SEVERAL)
-    if left or not all(smiles for smiles, _ in around) or not (is_complex or is_usual):
+    is_usual = charge and (charge == usual or usual > 2 or metal in _SEVERAL or match["before"])
+    if left or not all(smiles for smiles, _ in around) or not around or not (is_complex or is_usual):
         return None
-    return ".".join([*(smiles for smiles, _ in around), *[_metal(match[1], charge)] * metals])
+    return ".".join([*(smiles for smiles, _ in around), *[_metal(metal, charge)] * metals] * int(match["times"] or 1))
 
 
 def read(name: str, molecule: Molecule) -> str | None:

@@ -61,8 +61,7 @@ def read_systematic(text: str) -> Named | None:
         return None
     if "(" not in name and reagents.find_isomers(name):
         return None
-    readers = (_by_parts,) * bool(_STATE.search(name)) + (_by_opsin, _by_parts)
-    named = next(filter(None, (read(name) for read in readers)), None)
+    named = (_by_parts(name) if _STATE.search(name) else None) or _by_opsin(name) or _by_parts(name)
     named = named or _without_descriptor(name, _by_opsin) or _with_remark(name, _by_opsin)
     return _noted(named and replace(named, name=name), *left_out)
 
@@ -94,21 +93,29 @@ def _by_parts(name: str) -> Named | None:
 @lru_cache(maxsize=10_000)
 def _component(name: str) -> str | None:
     """Return the SMILES of a molecule or an ion by its name in the list or by OPSIN."""
-    if smiles := _listed_smiles(name):
+    if smiles := _known_smiles(name):
         return smiles
     for form in spelling.opsin_forms(name) if _SYSTEMATIC.fullmatch(name) else ():
         parsed = parse_name(form)
         if parsed is not None and not parsed.is_ambiguous and is_closed_shell(parsed.smiles):
             return parsed.smiles
-    named = _without_descriptor(name, _by_opsin)
-    return named.smiles if named else None
+    return named.smiles if (named := _without_descriptor(name, _by_opsin)) else None
 
 
 def _molecule(name: str) -> Named | None:
-    named = _without_descriptor(name, _listed) or _listed(name) or _by_cas(name)
-    if named is None and (smiles := additive.read_formula(name, _listed_smiles) or additive.read(name, _listed_smiles)):
-        named = Named(smiles, name, _flat_notes(name, smiles))
-    return named
+    if named := _known(name):
+        return named
+    smiles = additive.read_formula(name, _known_smiles) or additive.read(name, _known_smiles)
+    return Named(smiles, name, _flat_notes(name, smiles)) if smiles else None
+
+
+def _known(name: str) -> Named | None:
+    return _without_descriptor(name, _listed) or _listed(name)
+
+
+def _known_smiles(name: str) -> str | None:
+    named = _known(name)
+    return named.smiles if named else None
 
 
 def _listed(name: str) -> Named | None:
@@ -119,11 +126,6 @@ def _listed(name: str) -> Named | None:
             note = f"{form}: {kind}, read as {entry[1]}"
             return Named(entry[0], form, (note,)) if mixture else Named(*entry, _flat_notes(form, entry[0]))
     return None
-
-
-def _listed_smiles(name: str) -> str | None:
-    named = _listed(name) or _without_descriptor(name, _listed)
-    return named.smiles if named else None
 
 
 NO_STEREO = "read without stereo, which the table does not have; draw the isomer that is meant"
@@ -138,19 +140,6 @@ def _flat_notes(name: str, smiles: str) -> tuple[str, ...]:
         mol_from_smiles(smiles), includeUnassigned=True, useLegacyImplementation=False
     )
     return (f"{name}: {NO_STEREO}",) if len(open_elements) >= MIN_OPEN_CENTRES else ()
-
-
-_CAS = re.compile(
-    r"(.*?)[\s,;]*[(\[]?\s*(?:\b(?:cas|(?=rn))[\w\s.:#=\[-]*?)?(?<!\d)(\d{2,7}-\d\d-\d)\s*[)\]]*", re.IGNORECASE
-)
-
-
-def _by_cas(name: str) -> Named | None:
-    """Read a CAS number with what says that it is one, or behind a name that it agrees with."""
-    match = _CAS.fullmatch(name)
-    number = _listed(match[2]) if match else None
-    named = _listed(match[1]) if match and match[1] else number
-    return named if named and (number is None or canonical(named.smiles) == canonical(number.smiles)) else None
 
 
 NO_AXIS = "axial or planar stereo left out, which SMILES do not hold"

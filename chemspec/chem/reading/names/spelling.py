@@ -62,11 +62,6 @@ _ON_ATOM = r"(?:sil|german|stann|phosphin|phosphan|boran|arsin)(?:ane|yl|yn|e(?!
 _RUN = re.compile(rf"(?:\)(?:{_GROUP.pattern})+|(?:{_GROUP.pattern}){{2,}})(?={_ON_ATOM})", re.IGNORECASE)
 
 
-def with_capitals(name: str) -> str:
-    """Return a name with locants and stereo descriptors in capitals: n,n-dimethyl, (2r)-."""
-    return _CAPITALS.sub(lambda match: match[0].upper(), name)
-
-
 def with_hyphens(name: str) -> str:
     """Return a name with hyphens between all that is on silicon, phosphorus or the like: chloro-dimethyl-vinyl-silane.
 
@@ -78,7 +73,8 @@ def with_hyphens(name: str) -> str:
 def opsin_forms(name: str) -> Iterator[str]:
     """Yield a name as OPSIN understands it: capital locants, hyphens between what is on silicon, words in full."""
     hyphened = with_hyphens(name.lower() if name.isupper() else name)
-    yield from dict.fromkeys((hyphened, with_capitals(hyphened), *other_forms(hyphened)))
+    capitals = _CAPITALS.sub(lambda match: match[0].upper(), hyphened)  # n,n-dimethyl, (2r)-
+    yield from dict.fromkeys((hyphened, capitals, *other_forms(hyphened)))
 
 
 _NUMBER = r"\d+(?:[.,]\d+)?"
