@@ -64,15 +64,32 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
         options |= {"num_cpus": cores or usable_cores(), "object_store_memory": STORE, "_temp_dir": folder}
         options["include_dashboard"] = False
     try:
-        try:
-            ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise ClusterError(f"no Ray cluster is available at {address!r}: {error}") from error
-        yield ray
+        with without_messages_of_ray():
+            try:
+                ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+                raise ClusterError(f"no Ray cluster is available at {address!r}: {error}") from error
+            yield ray
     finally:
         ray.shutdown()
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def without_messages_of_ray() -> Iterator[None]:
+    """Drop what Ray prints to standard output of workers that died, whatever `log_to_driver`: notes tell it shortly."""
+    from ray._private import worker
+
+    prints = getattr(worker, "print_to_stdstream", None)
+    if prints is None:  # another version of Ray
+        yield
+        return
+    worker.print_to_stdstream = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = prints
 
 
 def engines_get_gpu(ray: Any, device: str) -> bool:

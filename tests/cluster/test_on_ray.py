@@ -107,6 +107,17 @@ def never_done(node: str, asked: Path) -> Callable[..., Any]:
     return predict_piece
 
 
+def test_ray_s_own_messages_of_deaths_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    from ray._private import worker
+
+    said = {"lines": ["A worker died or was killed"], "pid": "raylet", "ip": "127.0.0.1", "is_err": False}
+    worker.print_to_stdstream(said, ignore_prefix=False)
+    assert "A worker died" in capsys.readouterr().out, "if not, Ray prints it by another function"
+    with on_ray.without_messages_of_ray():
+        worker.print_to_stdstream({**said, "lines": ["Another one"]}, ignore_prefix=False)
+    assert not capsys.readouterr().out
+
+
 def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = [
