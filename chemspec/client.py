@@ -152,14 +152,14 @@ class RequestOptions(TypedDict, total=False):
 class Client:
     """Client of a service; thread-safe."""
 
-    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
+    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, retry_seconds: float = 60.0) -> None:
         """Create a client; nothing is sent yet.
 
         Args:
             url: such as "http://localhost:8000"; by default CHEMSPEC_SERVER.
             key: API key; by default CHEMSPEC_API_KEY.
             timeout: seconds without data after which a request fails.
-            patience: seconds for which requests to a busy, starting or unreachable service are retried.
+            retry_seconds: seconds for which requests to a busy, starting or unreachable service are retried.
 
         Raises:
             ValueError: if the URL is invalid.
@@ -173,7 +173,7 @@ class Client:
         key = (key or os.environ.get("CHEMSPEC_API_KEY", "")).strip()  # a file's last line ends with a newline
         headers = {"Content-Type": "application/json"} | ({"X-API-Key": key} if key else {})
         self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)
-        self._patience, self._part = patience, PART
+        self._retry_seconds, self._part = retry_seconds, PART
 
     @overload
     def predict(self, queries: str, **options: Unpack[RequestOptions]) -> Result: ...  # type: ignore[overload-overlap]
@@ -242,10 +242,10 @@ class Client:
         """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
 
         Raises:
-            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
+            ServiceError: if the service rejects it, or retrying takes longer than `retry_seconds`.
         """
         encoded = None if body is None else json.dumps(body).encode()
-        ends, pause = time.monotonic() + self._patience, 0.05
+        ends, pause = time.monotonic() + self._retry_seconds, 0.05
         while True:
             try:
                 response = self._pool.request(method, self.url + path, body=encoded)  # also urllib3 1.26
@@ -280,9 +280,9 @@ class AsyncClient:
     A cancelled call ends at once; its request runs to its end in a thread, and its response is dropped.
     """
 
-    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
+    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, retry_seconds: float = 60.0) -> None:
         """Create a client; see `Client`."""
-        self.client = Client(url, key=key, timeout=timeout, patience=patience)
+        self.client = Client(url, key=key, timeout=timeout, retry_seconds=retry_seconds)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="chemspec-client")
 
     async def __aenter__(self) -> Self:

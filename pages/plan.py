@@ -19,7 +19,7 @@ def draw_page() -> None:
     from chemspec.ui.plan import plan_view, search_form  # Syntheseus takes seconds to import
 
     if request := search_form.show_search_form():
-        expander = plan_view.visitor_expander()
+        expander = plan_view.session_expander()
         if plan := plan_view.run_search(request, expander):
             plan_view.show_plan(plan, expander)
     elif not st.session_state.get("plan_text", "").strip():

@@ -128,7 +128,7 @@ def by_upload(ending: str) -> Door:
 
 def by_http(task: Task, texts: Sequence[str]) -> list[Answer]:
     with serving({task: ENGINES[task]}) as service:
-        results = service.client(patience=60.0).predict(texts, task=task, n=1, max_len=4)
+        results = service.client(retry_seconds=60.0).predict(texts, task=task, n=1, max_len=4)
     return [*map(of_result, results)]
 
 

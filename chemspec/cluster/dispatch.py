@@ -50,7 +50,7 @@ def dispatch_pieces(
     while True:
         max_engines = max(max_engines, size := engines.size())
         while in_progress < size and (piece := retried.popleft() if retried else next(unread, None)):
-            engines.give(piece)
+            engines.submit(piece)
             in_progress += 1
         if not in_progress:
             return

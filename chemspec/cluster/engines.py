@@ -204,8 +204,8 @@ class RayEngines:
             time.sleep(POLL)
         return min(room, self._most or room)
 
-    def give(self, piece: Piece) -> None:
-        """Start to process a piece."""
+    def submit(self, piece: Piece) -> None:
+        """Submit a piece to an engine."""
         ref = self._predict_piece.remote(*self._loading, self._facts, piece, self._settings)
         self._in_progress[ref] = piece
 

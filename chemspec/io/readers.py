@@ -15,7 +15,7 @@ from typing import Any, TextIO, overload
 
 import chemspec.chem as chem
 from chemspec.chem.molecules.traced_text import TracedText
-from chemspec.chem.reading.flask import JOINED, is_title, read_flask
+from chemspec.chem.reading.flask import JOINED, is_title, read_mixture
 from chemspec.chem.reading.values import Molecules
 from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.io import FileError as FileError
@@ -263,7 +263,7 @@ def _without_reactant(line: str) -> str:
         return line
     if not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):
         return line
-    read = read_flask(TracedText.of(line), is_target=False)
+    read = read_mixture(TracedText.of(line), is_target=False)
     return line if isinstance(read, Molecules) and JOINED not in read.notes else smiles
 
 

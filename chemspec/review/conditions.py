@@ -16,7 +16,7 @@ from pathlib import Path
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.checks.flask_check import missing_or_conflicting
-from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.checks.flask_parts import matches_any
 from chemspec.chem.molecules.salts import charge_of, group_molecules
 from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.chem.reactions.strategy import Strategy
@@ -65,7 +65,7 @@ def fitting_set(proposed: Iterable[str], reactants: str, product: str) -> str:
 def fits_step(reagents: str, reactants: str, product: str, change: Strategy | None) -> bool:
     """Return whether with these reagents a step lacks nothing and is a reaction of the same class."""
     flask = f"{reactants}.{reagents}"
-    if change is not None and change.name.endswith("(Mitsunobu)") and not holds(reagents.split("."), _MITSUNOBU):
+    if change is not None and change.name.endswith("(Mitsunobu)") and not matches_any(reagents.split("."), _MITSUNOBU):
         return False
     if any(text.startswith("Missing") for text in missing_or_conflicting(flask, product)):
         return False
@@ -84,8 +84,8 @@ def without_work_up(reagents: str) -> str:
             if (
                 compound <= parts
                 and others
-                and (when == "-" or holds(others, when))
-                and not (unless != "-" and holds(others, unless))
+                and (when == "-" or matches_any(others, when))
+                and not (unless != "-" and matches_any(others, unless))
             ):
                 parts -= compound
     if parts == counted:
@@ -96,11 +96,11 @@ def without_work_up(reagents: str) -> str:
 
 def _is_one_protocol(reagents: str) -> bool:
     parts = reagents.split(".") if reagents else []
-    if not parts or sum(holds(parts, rival) for rival in _RIVALS) > 1:
+    if not parts or sum(matches_any(parts, rival) for rival in _RIVALS) > 1:
         return False
-    if holds(parts, _LIGANDS) and not holds(parts, _METALS):
+    if matches_any(parts, _LIGANDS) and not matches_any(parts, _METALS):
         return False
-    if holds(parts, _STRONG_ACIDS) and holds(parts, _STRONG_BASES):
+    if matches_any(parts, _STRONG_ACIDS) and matches_any(parts, _STRONG_BASES):
         return False
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]

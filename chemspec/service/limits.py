@@ -23,8 +23,8 @@ class Limits:
     Attributes:
         batch_size: maximum number of queries in a batch, including SMILES variants.
         queue: maximum number of waiting queries; further requests get status 429.
-        each: maximum number of waiting queries per client, which is a key or, without keys, an address; 0: half of the
-            queue, or the queries of a request if these are more.
+        client_queue: maximum number of waiting queries per client, which is a key or, without keys, an address; 0: half
+            of the queue, or the queries of a request if these are more.
         queries: maximum number of queries in a request.
         answers: maximum number of predictions for a query.
         body: maximum number of bytes in a request.
@@ -35,7 +35,7 @@ class Limits:
 
     batch_size: int = 16
     queue: int = 1024
-    each: int = 0
+    client_queue: int = 0
     queries: int = 256
     answers: int = 100
     body: int = 2_000_000
@@ -48,15 +48,17 @@ class Limits:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
         for name in ("queue", "queries", "answers", "body", "timeout", "plan_timeout", "grace"):
             check_positive(name, getattr(self, name))
-        if self.each and not self.queries <= self.each <= self.queue:
-            raise ValueError(f"each is {self.each}; give 0, or {self.queries} (of a request) to {self.queue}")
+        if self.client_queue and not self.queries <= self.client_queue <= self.queue:
+            raise ValueError(
+                f"client_queue is {self.client_queue}; give 0, or {self.queries} (of a request) to {self.queue}"
+            )
         if self.queries > self.queue:
             raise ValueError(f"a request may have {self.queries} queries, the queue only {self.queue}; raise the queue")
 
     @property
     def per_client(self) -> int:
         """Maximum number of waiting queries per client."""
-        return self.each or max(self.queries, self.queue // 2)
+        return self.client_queue or max(self.queries, self.queue // 2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ class Service:
 
     def start(self) -> None:
         """Accept requests; called in the event loop that answers them."""
-        parsing.APART.start()
+        parsing.SANDBOX.start()
         for pool in (*self._pools, self.plans.pool):
             pool.start()
         self.scheduler = Scheduler(self.limits, self.metrics)

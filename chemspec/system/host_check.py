@@ -116,11 +116,11 @@ class HostCheck:
                 return "", "", host.encode("latin-1")
             if page and self._allowed.allow_origin(parse_host_header(page)):
                 return "", "", page.encode("latin-1")
-            return "origin", "pages of other sites may not ask this server; see --allowed-host", b""
+            return "origin", "cross-site requests are refused; allow a site with --allowed-host", b""
         site = {value.strip().lower() for value in headers.getlist("sec-fetch-site")}
         mode = [value.strip().lower() for value in headers.getlist("sec-fetch-mode")]
         if site & {"cross-site", "same-site"} and not (self._links and mode == ["navigate"]):
-            return "cross_site", "pages of other sites may not ask this server", b""
+            return "cross_site", "cross-site requests are refused", b""
         return "", "", host.encode("latin-1")
 
 

@@ -101,7 +101,7 @@ def run(
     """
     tally, lock = Tally(), threading.Lock()
     began = time.monotonic()
-    client = Client(url, patience=0.0)
+    client = Client(url, retry_seconds=0.0)
 
     def ask(number: int) -> None:
         rng, queries = Random(number), list(expected)

@@ -74,7 +74,7 @@ def by_http(queries: Sequence[str], task: str, n: int) -> Lists:
     import chemspec
 
     with serving({task: chemspec.load(task, threads=1)}) as service:
-        results = service.client(patience=60.0).predict(queries, task=task, n=n)
+        results = service.client(retry_seconds=60.0).predict(queries, task=task, n=n)
     return [[answer.smiles for answer in result.answers] for result in results]
 
 

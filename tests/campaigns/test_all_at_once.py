@@ -42,7 +42,7 @@ def test_it_sees_wrong_answers_and_statuses(tmp_path: Path) -> None:
 
 def test_its_hard_texts_are_hard(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+    monkeypatch.setattr(parsing.SANDBOX, "ask", lambda _, text: tried.append(text) or "")
     text = all_at_once.hard_text(5)
     assert text != all_at_once.hard_text(6) and sum(parsing.ring_labels(text)) // 2 > parsing.FEW_RINGS
     parsing.smiles_refusal(text)

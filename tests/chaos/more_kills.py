@@ -157,7 +157,7 @@ class Here:
     def size(self) -> int:
         return 1
 
-    def give(self, piece: Any) -> None:
+    def submit(self, piece: Any) -> None:
         self._given.append(piece)
 
     def wait(self) -> Sequence[Any]:

@@ -29,7 +29,7 @@ class Mortal:
     def size(self) -> int:
         return self._size
 
-    def give(self, piece: Piece) -> None:
+    def submit(self, piece: Piece) -> None:
         assert len(self._busy) < self._size
         self._busy.append(piece)
         self.most_given = max(self.most_given, piece.shard)

@@ -69,7 +69,7 @@ def test_clients_that_ask_again_notice_no_killed_replica(
 ) -> None:
     import ray
 
-    load = Load(service.url, 8, patience=HURRY)
+    load = Load(service.url, 8, retry_seconds=HURRY)
     try:
         until(lambda: len(load.answered) > 40, "some answers")
         with ray.init(address=nodes.address, namespace="serve", log_to_driver=False):
@@ -90,7 +90,7 @@ def names(ray: Any) -> list[str]:
 
 
 def test_a_stop_finishes_what_was_accepted(service: Process, expected: dict[str, list[tuple[str, float]]]) -> None:
-    load = Load(service.url, 8, patience=0.0)
+    load = Load(service.url, 8, retry_seconds=0.0)
     until(lambda: len(load.answered) > 20, "some answers")
     assert service.stop(signal.SIGTERM) == 0
     load.end()

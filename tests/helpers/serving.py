@@ -105,7 +105,7 @@ class Running:
 
     def client(self, **options: Any) -> Client:
         """Return a client."""
-        return Client(self.url, **{"patience": 0.0, **options})
+        return Client(self.url, **{"retry_seconds": 0.0, **options})
 
     def send(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -203,11 +203,11 @@ class Process:
 class Load:
     """Clients that ask until they are told to stop."""
 
-    def __init__(self, url: str, count: int, *, patience: float) -> None:
+    def __init__(self, url: str, count: int, *, retry_seconds: float) -> None:
         self.answered: list[Result] = []
         self.failed: list[Exception] = []
         self.stop = threading.Event()
-        self._client = Client(url, patience=patience)
+        self._client = Client(url, retry_seconds=retry_seconds)
         self._request_options: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
         self._threads = [start(partial(self._ask, number)) for number in range(count)]
 

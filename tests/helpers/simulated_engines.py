@@ -31,7 +31,7 @@ class SimulatedEngines:
     def size(self) -> int:
         return self.count
 
-    def give(self, piece: Piece) -> None:
+    def submit(self, piece: Piece) -> None:
         assert len(self._running) < self.count
         seconds = len(piece.queries) * self.row_seconds * max(0.1, self.random.gauss(1.0, self.spread))
         self.clock += len(piece.queries) * self.driver_seconds

@@ -209,7 +209,7 @@ def test_few_files_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_columns_are_guessed_from_few_characters_and_few_hard_structures(monkeypatch: pytest.MonkeyPatch) -> None:
     parsing.try_in_process.cache_clear()
     tried: list[str] = []
-    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+    monkeypatch.setattr(parsing.SANDBOX, "ask", lambda _, text: tried.append(text) or "")
     rows = [(f"{number}", "N" * number + "Cc1ccccc1" * 10) for number in range(1, 40)]
     assert uploads.guess_query_column(("a", "b"), rows) == 1
     assert 0 < len(tried) <= uploads.SAMPLED_TRIALS and parsing.TRIALS.get() is None

@@ -319,7 +319,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are tried in a process of their own, which none answers here."""
     parsing.try_in_process.cache_clear()
     texts: list[str] = []
-    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: texts.append(text) or "")
+    monkeypatch.setattr(parsing.SANDBOX, "ask", lambda _, text: texts.append(text) or "")
     return texts
 
 
@@ -444,14 +444,14 @@ main()
 def test_a_stop_that_hangs_ends_the_process(tmp_path: Path, folders: dict[str, Path]) -> None:
     models = list(folders.values())
     with Process(tmp_path, models, "--grace", "1", program=("-c", HANGS)) as process:
-        assert Client(process.url, patience=HURRY).predict("CCO", task="retro", n=1, max_len=8).status == "ok"
+        assert Client(process.url, retry_seconds=HURRY).predict("CCO", task="retro", n=1, max_len=8).status == "ok"
         assert process.stop(signal.SIGTERM) == 1
 
 
 @pytest.mark.slow  # starts a process, which imports torch
 def test_a_flood_of_reviews_is_answered_and_sigterm_ends_the_process(tmp_path: Path, folders: dict[str, Path]) -> None:
     with Process(tmp_path, list(folders.values()), "--timeout", "30", "--grace", "10") as process:
-        client = Client(process.url, patience=HURRY)
+        client = Client(process.url, retry_seconds=HURRY)
         with ThreadPoolExecutor(24) as threads:
             reviews = list(threads.map(lambda _: client.review(QUERIES[1], **HOW), range(24)))
             assert all(review.suggestions == reviews[0].suggestions for review in reviews)

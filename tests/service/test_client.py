@@ -38,7 +38,7 @@ def test_an_async_client_gives_the_same_while_the_loop_is_free(running: Running)
     client = running.client()
 
     async def ask() -> tuple[Any, ...]:
-        async with AsyncClient(client.url, patience=5.0) as asked:
+        async with AsyncClient(client.url, retry_seconds=5.0) as asked:
             calls = [asked.predict(query, task="retro", n=2, max_len=12) for query in QUERIES]
             found = await asyncio.gather(*calls, asked.models(), asked.predict(QUERIES, task="retro", n=2, max_len=12))
             with pytest.raises(ServiceError, match="no model"):
@@ -107,9 +107,9 @@ def test_the_address_and_the_key_may_come_from_the_environment(
     assert Client().models()
     monkeypatch.setenv("CHEMSPEC_API_KEY", "open sesame")
     with serving(dict(running.service.engines), api_keys=frozenset({"open sesame"})) as locked:
-        assert Client(locked.url, patience=0).models()
+        assert Client(locked.url, retry_seconds=0).models()
         with pytest.raises(ServiceError):
-            Client(locked.url, key="another", patience=0).models()
+            Client(locked.url, key="another", retry_seconds=0).models()
 
 
 def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +155,10 @@ def test_a_key_may_end_with_the_newline_of_its_file() -> None:
     assert Client("http://127.0.0.1:1", key="open sesame\n")._pool.headers["X-API-Key"] == "open sesame"
 
 
-def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:
+def test_a_service_that_is_not_there_is_told_after_the_retry_seconds() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    client = Client(f"http://127.0.0.1:{port}", patience=0.1)
+    client = Client(f"http://127.0.0.1:{port}", retry_seconds=0.1)
     with pytest.raises(ServiceError, match="cannot be reached"):
         client.models()
 

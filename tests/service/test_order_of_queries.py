@@ -29,7 +29,7 @@ def job(search: Any, client: str) -> Job:
 
 async def latencies(requests: int, rows: int, in_flight: int, clients: int = 1) -> tuple[list[int], list[int]]:
     """Queries served between each request and its last answer, and the numbers of the requests as they end."""
-    limits, metrics = Limits(queue=100_000, each=100_000), SimpleNamespace(waiting=_Sink(), waited=_Sink())
+    limits, metrics = Limits(queue=100_000, client_queue=100_000), SimpleNamespace(waiting=_Sink(), waited=_Sink())
     queue = Still(limits, metrics)  # type: ignore[arg-type]
     search = SimpleNamespace(model="m", settings=SETTINGS, widest=False)
     begun: dict[int, int] = {}

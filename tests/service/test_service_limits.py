@@ -181,8 +181,8 @@ def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str,
     with serving({"retro": gated}, queue=2, queries=2, batch_size=1) as service:
         done: list[Any] = []
 
-        def ask(query: str, patience: float = 0.0) -> threading.Thread:
-            return start(lambda: done.append(service.client(patience=patience).predict(query, **HOW)))
+        def ask(query: str, retry_seconds: float = 0.0) -> threading.Thread:
+            return start(lambda: done.append(service.client(retry_seconds=retry_seconds).predict(query, **HOW)))
 
         threads = [ask("CCO")]
         until(lambda: gated.batches, "a batch")
@@ -193,7 +193,7 @@ def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str,
         assert 1 <= int(headers["retry-after"]) <= 60
         assert service.count("refused_requests_total", reason="queue_full") == 1
         # A client with patience comes back by itself.
-        threads.append(ask("CCF", patience=HURRY))
+        threads.append(ask("CCF", retry_seconds=HURRY))
         until(lambda: service.count("refused_requests_total", reason="queue_full") == 2, "the patient client")
         gated.gate.set()
         for thread in threads:
@@ -458,7 +458,7 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
 def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     keys = frozenset({"a key", "another key"})
-    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, api_keys=keys) as service:
+    with serving({"retro": gated}, queue=40, queries=4, client_queue=4, batch_size=1, api_keys=keys) as service:
         done: list[str] = []
 
         def ask(key: str, queries: list[str]) -> threading.Thread:

@@ -30,7 +30,7 @@ def test_it_listens_on_this_machine_only_and_a_stop_finishes_what_was_accepted(
     with Process(tmp_path, [folders["retro"]]) as process:
         assert "on a free port of 127.0.0.1, which the log names" in process.log()
         assert not rawhttp.listening(process.port)
-        load = Load(process.url, 8, patience=0.0)
+        load = Load(process.url, 8, retry_seconds=0.0)
         until(lambda: len(load.answered) > 20, "some answers")
         assert process.stop(signal.SIGTERM) == 0
         load.end()
@@ -54,7 +54,7 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
         (tmp_path / "other").mkdir()
         with pytest.raises(AssertionError, match="the port is in use or the host unusable"):
             Process(tmp_path / "other", [folders["retro"]], port=port)
-        load = Load(process.url, 8, patience=HURRY)
+        load = Load(process.url, 8, retry_seconds=HURRY)
         until(lambda: len(load.answered) > 20, "some answers")
         process.stop(signal.SIGKILL)
     before = len(load.answered)

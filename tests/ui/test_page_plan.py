@@ -177,7 +177,7 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(state: Any, monke
     state |= {"plan_stopped": "one", "plan_under_way": ("one", SimpleNamespace(result=result), ended)}
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
-    assert plan_view.run_search(asked, plan_view.visitor_expander()) == "what was found"
+    assert plan_view.run_search(asked, plan_view.session_expander()) == "what was found"
     assert seen == [("stopped", True)]
 
 

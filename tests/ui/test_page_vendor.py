@@ -282,7 +282,7 @@ def test_what_takes_too_long_is_ended_and_told() -> None:
 
 def test_out_of_time_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     smiles = "CCCCCCCCOC1CC1"
-    monkeypatch.setattr(view3d._APART, "ask", lambda *_: None)
+    monkeypatch.setattr(view3d._SANDBOX, "ask", lambda *_: None)
     with pytest.raises(ValueError, match="time"):
         view3d.conformer_block(smiles)
     monkeypatch.undo()

@@ -23,7 +23,7 @@ from chemspec.chem.checks.flask_laws import (
     unusual_class,
 )
 from chemspec.chem.checks.flask_media import medium_conflicts
-from chemspec.chem.checks.flask_parts import fits, holds, matches_of, split_flask
+from chemspec.chem.checks.flask_parts import fits, matches_any, matches_of, split_flask
 from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, shared_mol
 from chemspec.chem.molecules.query import main_product
 from chemspec.chem.reactions.stoichiometry import strategy_of_step
@@ -124,8 +124,8 @@ def _missing(
     remarks = []
     if (
         not needs
-        and not holds(given, _BYSTANDERS)
-        and not holds(whole, _NITRITES)
+        and not matches_any(given, _BYSTANDERS)
+        and not matches_any(whole, _NITRITES)
         and (agent := missing_electrons(step, *sides))
         and not _is_met(_electron_needs()[agent], whole, agents)
     ):
@@ -134,9 +134,9 @@ def _missing(
         else:
             lacking[agent] = None
     remark = ""
-    if holds(agents, _HYDROGEN):
-        remark = "" if holds(whole, _HYDROGENATION_METALS) else _NO_METAL
-    elif holds(agents, _HYDROGENATION_CATALYSTS):
+    if matches_any(agents, _HYDROGEN):
+        remark = "" if matches_any(whole, _HYDROGENATION_METALS) else _NO_METAL
+    elif matches_any(agents, _HYDROGENATION_CATALYSTS):
         remark = _NO_HYDROGEN
     assumed = [phrase for phrase in lacking if remark and ("reductant" in phrase or phrase.startswith("hydrogen"))]
     # "an oxidant" goes without saying next to "an oxidant of alcohols".
@@ -150,7 +150,7 @@ def _missing(
 
 
 def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:
-    return any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
+    return any(matches_any(whole, helps.anywhere) or matches_any(agents, helps.agents) for helps in need.sets)
 
 
 def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
@@ -160,8 +160,8 @@ def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) 
         if (
             fits(product, group)
             and any(fits(part, group) for part in given)
-            and holds(agents if when == "kept" else whole, cause)
-            and not holds(whole, unless)
+            and matches_any(agents if when == "kept" else whole, cause)
+            and not matches_any(whole, unless)
         ):
             yield sentence
 
@@ -169,7 +169,9 @@ def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) 
 def _decided_by_amounts(flask: str, step: Strategy, whole: Sequence[str]) -> list[str]:
     """Return remarks on products between which amounts or temperature decide."""
     rows = read_rows("flask_amounts")
-    return [remark for cause, group, remark in rows if holds(whole, cause) and _applies(Need(group, []), flask, step)]
+    return [
+        remark for cause, group, remark in rows if matches_any(whole, cause) and _applies(Need(group, []), flask, step)
+    ]
 
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
@@ -231,4 +233,4 @@ def hazards(left: str, right: str) -> tuple[str, ...]:
     """Return dangers of a reaction by its structures, in words; amounts are not known: no word is no proof."""
     parts = [*dict.fromkeys([*left.split("."), *right.split(".")])]
     with rdBase.BlockLogs():
-        return tuple(sentence for patterns, sentence in load_hazards() if holds(parts, patterns))
+        return tuple(sentence for patterns, sentence in load_hazards() if matches_any(parts, patterns))

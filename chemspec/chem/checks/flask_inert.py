@@ -6,7 +6,7 @@ A law looks at the atom map of a step that is there anyway; what contradicts it 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chemspec.chem.checks.flask_parts import holds, matches_of
+from chemspec.chem.checks.flask_parts import matches_any, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
 from chemspec.chem.reactions.strategy import Strategy
 
@@ -84,7 +84,7 @@ def matches_at(mol: Any, smarts: str, atom: int) -> bool:
 
 
 def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
+    if matches_any(whole, _METALS) or matches_any(whole, _STRONG_BASES):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
     for carbon, _, halogen in matches_of(left, _VINYL):
@@ -96,7 +96,7 @@ def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
 
 
 def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    if not holds(whole, _AZO):
+    if not matches_any(whole, _AZO):
         return
     amines = {hit[0] for hit in matches_of(left, _AMINE)}
     carbinols = {hit[0] for hit in matches_of(left, _CARBINOL)}
@@ -107,7 +107,7 @@ def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str
 
 
 def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    if holds(whole, _STRONG_BASES):
+    if matches_any(whole, _STRONG_BASES):
         return
     alkynes = {atom for hit in matches_of(left, "C#C") for atom in hit}
     for hit in matches_of(right, "C#C"):
@@ -118,7 +118,7 @@ def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
 
 
 def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    if "Epoxidation" not in step.name or not holds(whole, _PERACIDS) or holds(whole, _OTHER_PEROXIDES):
+    if "Epoxidation" not in step.name or not matches_any(whole, _PERACIDS) or matches_any(whole, _OTHER_PEROXIDES):
         return
     changed = set(step.before)
     if any(changed >= set(hit) for hit in matches_of(left, _POOR_ALKENE)):
@@ -126,16 +126,16 @@ def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequenc
 
 
 def _halogenated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    if step.name != "Halogenation" or holds(whole, _ACTIVATORS):
+    if step.name != "Halogenation" or matches_any(whole, _ACTIVATORS):
         return
-    iodine = holds(whole, "[I][I]") and not holds(whole, _IODINE_OXIDANTS)
+    iodine = matches_any(whole, "[I][I]") and not matches_any(whole, _IODINE_OXIDANTS)
     rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
     for pair in step.made:
         if min(step.origin[atom] for atom in pair) < 0:
             continue
         for atom, halogen in (pair, pair[::-1]):
             here, new = right.GetAtomWithIdx(atom), right.GetAtomWithIdx(halogen)
-            if matches_at(right, _ALKANE, atom) and not holds(whole, _RADICALS):
+            if matches_at(right, _ALKANE, atom) and not matches_any(whole, _RADICALS):
                 yield "a saturated carbon atom without a group next to it is halogenated by radicals only"
             if not here.GetIsAromatic() or not left.GetAtomWithIdx(step.origin[atom]).GetTotalNumHs():
                 continue
@@ -163,7 +163,7 @@ def _nitrated_pyridines(step: Strategy, left: Any, right: Any, whole: Sequence[s
 
 
 def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    if not step.name.startswith("Wittig") or not holds(whole, _YLIDE) or holds(whole, "P=O"):
+    if not step.name.startswith("Wittig") or not matches_any(whole, _YLIDE) or matches_any(whole, "P=O"):
         return
     changed = set(step.before)
     if any(changed >= set(hit[:2]) for hit in matches_of(left, _ARYL_KETONE)):
@@ -171,7 +171,7 @@ def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[st
 
 
 def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
+    if matches_any(whole, _METALS) or matches_any(whole, _STRONG_BASES):
         return
     methyls = {hit[0] for hit in matches_of(left, _TOLYL)}
     carbonyls = {hit[0] for hit in matches_of(left, _CARBONYL)}
@@ -183,9 +183,9 @@ def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str
 
 def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a group would enter a benzene ring meta to the groups that give most electrons."""
-    if step.name not in _ELECTROPHILIC or holds(whole, _METALLATED):
+    if step.name not in _ELECTROPHILIC or matches_any(whole, _METALLATED):
         return
-    kinds = _DIRECTING if holds(whole, _PROTONATING) else f"{_DIRECTING} {_AMINO}"
+    kinds = _DIRECTING if matches_any(whole, _PROTONATING) else f"{_DIRECTING} {_AMINO}"
     for pair in step.made:
         for atom, new in (pair, pair[::-1]):
             ring = next((ring for ring in right.GetRingInfo().AtomRings() if atom in ring and len(ring) == 6), ())
@@ -226,18 +226,18 @@ def _tertiary_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]
     """Yield where a tertiary amine would lose an alkyl group to an acyl group, or triethylamine take one up."""
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     for nitrogen, carbon in _ends_before(step):
-        if matches_at(left, _TERTIARY_AMINE, nitrogen) and not holds(whole, _DEALKYLATING):
+        if matches_at(left, _TERTIARY_AMINE, nitrogen) and not matches_any(whole, _DEALKYLATING):
             here = right.GetAtomWithIdx(after[nitrogen])
             if here.GetFormalCharge() == 0 and matches_at(right, "[$([CX3]=O),$(S(=O)=O)]", after[carbon]):
                 yield "an amine without N-H does not lose an alkyl group to such a reagent"
         hindered = matches_at(left, _ETHYL_AMINE, nitrogen) and matches_at(left, _ALKYL_CHLORIDE, carbon)
-        if hindered and not holds(whole, _IODIDES) and right.GetAtomWithIdx(after[nitrogen]).GetFormalCharge():
+        if hindered and not matches_any(whole, _IODIDES) and right.GetAtomWithIdx(after[nitrogen]).GetFormalCharge():
             yield "an alkyl chloride that nothing activates does not alkylate such a hindered amine"
 
 
 def _plain_esters(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where an amine would take an ester that needs heat or a catalyst, in a solvent that cannot be heated."""
-    if "Amide formation" not in step.name or holds(whole, _ACYLATING):
+    if "Amide formation" not in step.name or matches_any(whole, _ACYLATING):
         return
     for carbonyl, nitrogen in _ends_before(step):
         if not (matches_at(left, _PLAIN_ESTER, carbonyl) and matches_at(left, _ALKYL_AMINE, nitrogen)):
@@ -250,7 +250,7 @@ def _plain_esters(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -
 
 def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where fluoride would leave a saturated carbon atom in a substitution."""
-    if holds(whole, _DEFLUORINATING):
+    if matches_any(whole, _DEFLUORINATING):
         return
     made = dict(_ends_before(step))
     for carbon, fluorine in matches_of(left, _FLUORIDE):
@@ -260,14 +260,14 @@ def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]
 
 def _nitriles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where an alcohol or an amine would add to a nitrile that nothing activates."""
-    if step.name not in ("C–O bond formation", "Amidine or guanidine formation") or holds(whole, _ADDING):
+    if step.name not in ("C–O bond formation", "Amidine or guanidine formation") or matches_any(whole, _ADDING):
         return
     for carbon, other in _ends_before(step):
         if not matches_at(left, _NITRILE, carbon):
             continue
         if matches_at(left, _ALCOHOL, other):
             yield "an alcohol adds to such a nitrile with acid or alkoxide only"
-        elif matches_at(left, _ALKYL_AMINE, other) and not holds(whole, "[S;D0] [SX2;!H0] [S-] P=S"):
+        elif matches_at(left, _ALKYL_AMINE, other) and not matches_any(whole, "[S;D0] [SX2;!H0] [S-] P=S"):
             yield "an amine adds to such a nitrile with a Lewis acid, copper or a strong base only"
 
 

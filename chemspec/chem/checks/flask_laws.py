@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.checks.flask_parts import fits, holds
+from chemspec.chem.checks.flask_parts import fits, matches_any
 from chemspec.chem.checks.flask_sites import opened_double_bonds, site_conflicts
 from chemspec.chem.molecules.parsing import fixed_pattern, shared_mol
 from chemspec.chem.reactions.strategy import Strategy
@@ -81,15 +81,15 @@ def unusual_class(step: Strategy, whole: Sequence[str]) -> Iterator[str]:
     for patterns, unless, classes, sentence in _usual():
         if any(name in step.name for name in classes.split("|")):
             continue
-        if _holds_each(whole, patterns) and not holds(whole, unless):
+        if _matches_each(whole, patterns) and not matches_any(whole, unless):
             yield f"these reagents usually give another product: {sentence}"
 
 
-def _holds_each(whole: Sequence[str], pattern: str) -> bool:
+def _matches_each(whole: Sequence[str], pattern: str) -> bool:
     """Return whether a flask holds all parts of a pattern between dots, one part given twice as often."""
     parts = pattern.split(".")
     if len(set(parts)) == len(parts):
-        return holds(whole, pattern)
+        return matches_any(whole, pattern)
     return all(
         sum(len(_matches(molecule, part)) for molecule in whole if fits(molecule, part)) >= parts.count(part)
         for part in set(parts)
@@ -103,9 +103,13 @@ def _matches(molecule: str, pattern: str) -> tuple[tuple[int, ...], ...]:
 def unstable_product(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
     """Yield why a product would fall apart or react on, if no molecule that gives it atoms has the same groups."""
     for patterns, unless, partners, sentence in _products():
-        if not holds([product], patterns) or holds([product], unless) or (partners and not holds(agents, partners)):
+        if (
+            not matches_any([product], patterns)
+            or matches_any([product], unless)
+            or (partners and not matches_any(agents, partners))
+        ):
             continue
-        if not any(holds([part], patterns) for part in given):
+        if not any(matches_any([part], patterns) for part in given):
             yield f"this product falls apart: {sentence}" if not partners else f"this product reacts on: {sentence}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.checks.flask_parts import matches_any
 from chemspec.chem.molecules.query import canonical
 from chemspec.chem.reading.names.reagents import name_in_list
 
@@ -54,9 +54,9 @@ def medium_conflicts(given: tuple[str, ...], agents: tuple[str, ...]) -> tuple[M
     for rule in _rules():
         if not any(_kinds(part) & rule.media.keys() for part in solvents):
             continue
-        if not holds(whole, rule.patterns) or (rule.gives and not holds(given, rule.patterns)):
+        if not matches_any(whole, rule.patterns) or (rule.gives and not matches_any(given, rule.patterns)):
             continue
-        if holds(whole, rule.unless):
+        if matches_any(whole, rule.unless):
             continue
         proper = [part for part in whole if part in rule.proper]
         for conflict in _of_rule(rule, solvents, proper, whole):

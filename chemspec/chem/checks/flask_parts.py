@@ -28,8 +28,11 @@ def atoms_by_molecule(flask: str) -> Iterator[tuple[str, frozenset[int]]]:
         start = end
 
 
-def holds(parts: Sequence[str], patterns: str) -> bool:
-    """Return whether molecules together hold one of the patterns, which blanks part, and all its parts between dots."""
+def matches_any(parts: Sequence[str], patterns: str) -> bool:
+    """Return whether molecules match one of the patterns (SMARTS separated by blanks).
+
+    The parts of a pattern between dots may match different molecules.
+    """
     types = _types_of(tuple(parts))
     for pattern in _split_patterns(patterns):  # loops, as this is called very often
         for smarts, needs in pattern:

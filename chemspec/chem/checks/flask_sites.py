@@ -9,7 +9,7 @@ from typing import Any
 from rdkit import Chem
 
 from chemspec.chem.checks.flask_inert import INERT_GROUPS, matches_at
-from chemspec.chem.checks.flask_parts import holds, matches_of
+from chemspec.chem.checks.flask_parts import matches_any, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
 from chemspec.chem.reactions.strategy import Strategy
 
@@ -102,16 +102,16 @@ def _migrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> 
 
 def _hydrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     for here, there, _ in _added(step, left, right, {"O"}):
-        if here < there and holds(whole, _BORANES):
+        if here < there and matches_any(whole, _BORANES):
             yield "hydroboration puts the hydroxyl group at the end of the double bond with more hydrogen"
-        if here > there and holds(whole, _MERCURY):
+        if here > there and matches_any(whole, _MERCURY):
             yield "oxymercuration puts the hydroxyl group at the end of the double bond with less hydrogen"
-        elif here > there and not holds(whole, _BORANES) and holds(whole, _STRONG_ACIDS):
+        elif here > there and not matches_any(whole, _BORANES) and matches_any(whole, _STRONG_ACIDS):
             yield "acid puts the hydroxyl group at the end of the double bond with less hydrogen"
 
 
 def _hydrohalogenations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    if not holds(whole, _HYDROGEN_HALIDE) or holds(whole, _RADICALS):
+    if not matches_any(whole, _HYDROGEN_HALIDE) or matches_any(whole, _RADICALS):
         return
     for here, there, atoms in _added(step, left, right, _HALIDES):
         stable, poor = matches_at(left, _STABLE, atoms[0]), matches_at(left, _DEACTIVATED_END, atoms[1])
@@ -146,9 +146,19 @@ def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> It
         hydrogens = [left.GetAtomWithIdx(atom).GetTotalNumHs() for atom in (here, there)]
         stable = [matches_at(left, _STABLE, atom) for atom in (here, there)]
         cation = hydrogens[1] == 0 or matches_at(left, _CATION_SITE, there)
-        if hydrogens[0] > hydrogens[1] and cation and holds(whole, _STRONG_ACIDS) and not holds(whole, _BASES):
+        if (
+            hydrogens[0] > hydrogens[1]
+            and cation
+            and matches_any(whole, _STRONG_ACIDS)
+            and not matches_any(whole, _BASES)
+        ):
             yield "acid opens an epoxide at its tertiary or benzylic carbon atom"
-        elif hydrogens[0] < hydrogens[1] and not stable[0] and holds(whole, _BASES) and not holds(whole, _ANY_ACID):
+        elif (
+            hydrogens[0] < hydrogens[1]
+            and not stable[0]
+            and matches_any(whole, _BASES)
+            and not matches_any(whole, _ANY_ACID)
+        ):
             yield "a nucleophile without acid opens an epoxide at its less substituted carbon atom"
 
 
@@ -162,7 +172,7 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
     """Yield where a base or an anion would take the place of a tertiary halide, which loses hydrogen halide instead."""
     if not step.name.endswith(("lkylation", "(Williamson)", "Cyanation", "(Mitsunobu)", "exchange")):
         return
-    if holds(whole, _CATIONS) or not holds(whole, _BASES):
+    if matches_any(whole, _CATIONS) or not matches_any(whole, _BASES):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
@@ -179,7 +189,7 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
 
 
 def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    if holds(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6]"):
+    if matches_any(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6]"):
         return  # the ring is metallated
     rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
     for pair in step.made:
@@ -206,7 +216,7 @@ def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     for pattern, words in _UNACTIVATED.items():
         for carbon, leaving in matches_of(left, pattern):
-            if carbon in made and leaving not in after and not holds(whole, "[Ni] [Ni+2] [Fe] [Co] [Ir]"):
+            if carbon in made and leaving not in after and not matches_any(whole, "[Ni] [Ni+2] [Fe] [Co] [Ir]"):
                 yield f"{words} does not take part in such a coupling with palladium"
     yield from _leaving_groups(step, left, right, whole)
 
@@ -235,9 +245,9 @@ def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
         other = made.get(carbon, -1)
         if other < 0 or fluorine in step.origin:
             continue
-        if holds(whole, "[Pd] [Pd+2]") and matches_at(left, "[$([CX2;H1]#[CX2]),$([CX3;H2]=[CX3])]", other):
+        if matches_any(whole, "[Pd] [Pd+2]") and matches_at(left, "[$([CX2;H1]#[CX2]),$([CX3;H2]=[CX3])]", other):
             yield "an aryl fluoride does not take part in such a coupling"
-        if holds(whole, "[Mg;D0;+0]"):
+        if matches_any(whole, "[Mg;D0;+0]"):
             yield "magnesium does not insert into an aryl fluoride"
         if any(near.GetSymbol() in ("B", "Sn", "Zn") for near in left.GetAtomWithIdx(other).GetNeighbors()):
             yield "an aryl fluoride does not take part in such a coupling"
@@ -251,7 +261,7 @@ def _ketones(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Ite
         if (
             reagent < 0
             or leaving in step.origin
-            or holds(whole, "[Cu] [Cu+] [Zn] [Zn+2] [Fe] [Ce] [Mn] [Mn+2] [Ni] [Pd]")
+            or matches_any(whole, "[Cu] [Cu+] [Zn] [Zn+2] [Fe] [Ce] [Mn] [Mn+2] [Ni] [Pd]")
         ):
             continue
         atom = left.GetAtomWithIdx(reagent)
@@ -265,7 +275,7 @@ def _molecule_of(mol: Any, atom: int) -> int:
 
 def _tertiary_alcohols(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a tertiary alcohol would take part in a Mitsunobu reaction, whose phosphonium ion is too crowded."""
-    if not holds(whole, _AZO):
+    if not matches_any(whole, _AZO):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
     for carbon, oxygen in matches_of(left, _TERTIARY_ALCOHOL):
@@ -279,26 +289,30 @@ def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     if not any(atom.GetTotalNumHs() for atom in ends):
         changed = set(step.before)
         inner = any(changed >= set(hit) for hit in matches_of(left, _INNER_ALKYNE))
-        if inner and holds(whole, _COPPER) and not holds(whole, _RUTHENIUM):
+        if inner and matches_any(whole, _COPPER) and not matches_any(whole, _RUTHENIUM):
             yield "copper needs a terminal alkyne"
         return
     for metal, other, pattern, sentence in _CLICKS:
-        if holds(whole, metal) and not holds(whole, other) and right.HasSubstructMatch(fixed_pattern(pattern)):
+        if (
+            matches_any(whole, metal)
+            and not matches_any(whole, other)
+            and right.HasSubstructMatch(fixed_pattern(pattern))
+        ):
             yield sentence
 
 
 def _sandmeyer_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where another halide than that of the copper salt would take the place of the diazonium group."""
-    if not holds(whole, "[Cu]-Br [Cu]-Cl"):
+    if not matches_any(whole, "[Cu]-Br [Cu]-Cl"):
         return
     new = {right.GetAtomWithIdx(atom).GetSymbol() for pair in step.made for atom in pair} & _HALIDES
-    if new and not any(holds(whole, f"[Cu]-{symbol}") for symbol in new):
+    if new and not any(matches_any(whole, f"[Cu]-{symbol}") for symbol in new):
         yield "in the Sandmeyer reaction the halide of the copper salt is taken up"
 
 
 def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a halogen would enter at one carbonyl group instead of between two."""
-    if holds(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6]"):
+    if matches_any(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6]"):
         return
     made = {step.origin[atom] for pair in step.made for atom in pair}
     between = {atom for (atom,) in matches_of(left, _BETWEEN)}
@@ -310,7 +324,7 @@ def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[st
 
 def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where tin hydride would put tin in the place of a halogen, which a distannane and palladium do."""
-    if holds(whole, "[Sn]-[Sn] [Pd] [Li] [Mg] [Sn]-[Cl,Br]") or not holds(whole, "[SnH]"):
+    if matches_any(whole, "[Sn]-[Sn] [Pd] [Li] [Mg] [Sn]-[Cl,Br]") or not matches_any(whole, "[SnH]"):
         return
     made = {step.origin[atom] for pair in step.made for atom in pair}
     if any(carbon in made and halogen not in step.origin for carbon, halogen in matches_of(left, "[#6]-[Cl,Br,I]")):
@@ -319,7 +333,7 @@ def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
 
 def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a methyl ketone would close through its methyl group."""
-    if not holds(whole, "c-[NX3]-[NX3;H2]"):
+    if not matches_any(whole, "c-[NX3]-[NX3;H2]"):
         return
     for end, _, chain, _ in matches_of(right, "[cH]c(-[CX4;!H0;!$(C-[!#6])])n"):
         first, second = step.origin[end], step.origin[chain]
@@ -331,7 +345,7 @@ def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]
 
 def _alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where hydrogen over palladium would stop at the alkene, though nothing slows the catalyst down."""
-    if not holds(whole, "[H][H].[Pd]") or holds(whole, _POISONS):
+    if not matches_any(whole, "[H][H].[Pd]") or matches_any(whole, _POISONS):
         return
     for first, second in right.GetSubstructMatches(fixed_pattern("[CX3]=[CX3]")):
         before = left.GetBondBetweenAtoms(max(step.origin[first], 0), max(step.origin[second], 0))

@@ -1,4 +1,4 @@
-"""Compute a likely conformer of a molecule; for a process that may be ended (`chemspec.chem.molecules.apart`)."""
+"""Compute a likely conformer of a molecule; for a process that may be ended (`chemspec.chem.molecules.sandbox`)."""
 
 import time
 from typing import Any

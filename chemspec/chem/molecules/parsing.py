@@ -47,7 +47,7 @@ QUICK = frozenset(
 )
 CACHED_MOLECULES = 1000  # each about 20 kB; a review parses the same query and answers some twenty times
 TOO_HARD = "RDKit takes too long over the rings of this"
-APART = Forked("chemspec.chem.molecules.apart", most=4)
+SANDBOX = Forked("chemspec.chem.molecules.sandbox", most=4)
 _PRINTED = re.compile(r"[!-~]+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _LABEL = re.compile(r"%\(\d+\)|%\d\d|\d")
@@ -351,4 +351,4 @@ def try_in_process(kind: str, text: str) -> str:
     """
     if (trials := TRIALS.get()) is not None:
         trials.use()
-    return TOO_HARD if APART.ask(kind, text) is None else ""
+    return TOO_HARD if SANDBOX.ask(kind, text) is None else ""

@@ -1,4 +1,4 @@
-"""What RDKit knows, as plain values: which molecule a text means, or where its fault lies."""
+"""Canonical SMILES and components of a molecule, or where its text is wrong, as plain values without RDKit."""
 
 import re
 import unicodedata

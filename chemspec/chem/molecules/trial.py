@@ -1,4 +1,4 @@
-"""Parse a text with RDKit and use the molecule, in a process that may crash (`chemspec.chem.molecules.apart`)."""
+"""Parse a text with RDKit and use the molecule, in a process that may crash (`chemspec.chem.molecules.sandbox`)."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ def _from_smiles(smiles: str, sanitize: bool = True) -> Any:
     return Chem.MolFromSmiles(smiles, params)
 
 
-def _use(mol: Any) -> None:
+def _use_molecule(mol: Any) -> None:
     plain = from_smiles(Chem.MolToSmiles(mol))
     if plain is not None:
         Chem.MolToInchiKey(plain)  # type: ignore[no-untyped-call]
@@ -46,13 +46,13 @@ READERS: dict[str, Callable[[str], Iterable[Any]]] = {
 }
 
 
-def try_here(kind: str, text: str) -> str:
+def parse_and_use(kind: str, text: str) -> str:
     """Read a text and use what it means; returns "", or raises MemoryError where there is not enough."""
     try:
         for mol in _read_with_reasons(kind, text):
             if mol is not None:
                 with rdBase.BlockLogs():
-                    _use(mol)
+                    _use_molecule(mol)
     except MemoryError:
         raise
     except RDKIT_ERRORS:

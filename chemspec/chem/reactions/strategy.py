@@ -1,4 +1,4 @@
-"""Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
+"""Classify a reaction by guessed atom maps and hand-written SMARTS patterns: a reading aid, not a measurement."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -75,7 +75,7 @@ _STRUCTURAL = re.compile(r"[=#\[\]]|[cnos]\d|\([A-Z=]")
 
 
 @dataclass
-class Contents:
+class ReadItems:
     """What was read so far: SMILES of molecules, notes, and the words that are neither SMILES nor name."""
 
     smiles: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Contents:
     unread: list[TracedText] = field(default_factory=list)
     named: bool = False
 
-    def add(self, other: Contents) -> None:
+    def add(self, other: ReadItems) -> None:
         """Add what was read in another part."""
         self.smiles += other.smiles
         self.notes += other.notes
@@ -91,7 +91,7 @@ class Contents:
         self.named |= other.named
 
 
-def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
+def read_mixture(text: TracedText, is_target: bool) -> Molecules | Fault:
     """Read one side of a reaction, or a text without arrows; of a target one molecule, whose name may follow it."""
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("nothing to read here; enter a SMILES, such as CCO, or a name", "empty")
@@ -134,13 +134,13 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
     if _PRESSURE.search(bare.chars):
         bare = bare.substitute(_CO, lambda _: "CO gas")
-    contents, parts = Contents(), [*_split_outside_brackets(bare)]
+    contents, parts = ReadItems(), [*_split_outside_brackets(bare)]
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
     for part in parts:
         is_word = len(parts) > 1 and _FILLER.fullmatch(part.chars)
         if part is not parts[0] and _FRAGMENT.fullmatch(part.chars):
             return text.fault(f"{part.chars!r} is the end of a name: write the name in its usual order, without comma")
-        contents.add(Contents(notes=[f"left out: {part.chars}"]) if is_word else _read_part(part, is_target))
+        contents.add(ReadItems(notes=[f"left out: {part.chars}"]) if is_word else _read_part(part, is_target))
     if lines and is_target and not contents.named and not isinstance(single, Fault):
         count = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
         notes = tuple(note for note in single.notes if _DROPPED not in note)
@@ -160,11 +160,11 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     return Molecules(smiles, notes, "name" if contents.named or len(smiles) > 1 else "SMILES")
 
 
-def _named(written: str, named: lookup.Named | None) -> Contents | None:
-    return Contents([named.smiles], list(_meaning(written, named)), named=True) if named else None
+def _named(written: str, named: lookup.Named | None) -> ReadItems | None:
+    return ReadItems([named.smiles], list(_meaning(written, named)), named=True) if named else None
 
 
-def _add_systematic(contents: Contents) -> bool:
+def _add_systematic(contents: ReadItems) -> bool:
     if len(contents.unread) > MAX_SYSTEMATIC:
         return False
     for name in (item.chars for item in contents.unread):
@@ -194,17 +194,17 @@ def _split_outside_brackets(text: TracedText) -> Iterator[TracedText]:
         yield item
 
 
-def _read_whole(part: TracedText) -> Contents | None:
+def _read_whole(part: TracedText) -> ReadItems | None:
     """Read words as one name, before they are parted; None if they are none."""
     if _COEFFICIENT.match(part.chars) and " " in part.chars and not spelling.is_condition(part.chars):
         start = _COEFFICIENT.match(part.chars).end()  # type: ignore[union-attr]
         inner = _read_whole(part[start:])
         if inner is not None and inner.smiles:
-            return Contents(inner.smiles, [*inner.notes, f"left out: {part.chars[:start].strip()}"], named=inner.named)
+            return ReadItems(inner.smiles, [*inner.notes, f"left out: {part.chars[:start].strip()}"], named=inner.named)
     return _read_item(part) or _named(part.chars, lookup.read_systematic(part.chars))
 
 
-def _read_part(part: TracedText, is_target: bool) -> Contents:
+def _read_part(part: TracedText, is_target: bool) -> ReadItems:
     """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
     part = _undressed(part)
     spans = [match.span() for match in _WORD.finditer(part.chars)]
@@ -214,14 +214,14 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
     contents = _read_words(part, words, spans, is_target)
     only_names = len(words) > 1 and contents.named and not any(_looks_like_smiles(word) for word in words)
     if only_names and (is_target or (contents.unread and near_names.near_names(part.chars))):
-        return Contents(unread=[part])  # a target is one molecule
+        return ReadItems(unread=[part])  # a target is one molecule
     return contents
 
 
 def _read_words(
     part: TracedText, words: Sequence[TracedText], spans: Sequence[tuple[int, int]], is_target: bool
-) -> Contents:
-    contents, position = Contents(), 0
+) -> ReadItems:
+    contents, position = ReadItems(), 0
     while position < len(words):
         if words[position].chars.lower().strip(".,") in _FILLERS and part.chars != "In":  # indium
             position += 1
@@ -231,24 +231,24 @@ def _read_words(
             if (item := _read_item(_undressed(chunk))) is not None:
                 break
         else:
-            item, end = Contents(unread=[words[position]]), position + 1
+            item, end = ReadItems(unread=[words[position]]), position + 1
         written, last = part.chars[spans[position][0] : spans[end - 1][1]], "".join(contents.smiles[-1:])
         if contents.named and item.named and _CLASS.fullmatch(written):
-            return Contents(unread=[part])
+            return ReadItems(unread=[part])
         if _METAL.fullmatch(last) and _ANION.fullmatch(written) and words[position - 1].chars.islower():
-            return Contents(unread=[part])
+            return ReadItems(unread=[part])
         behind = words[end:]
         if is_target and not position and behind and item.smiles and not (item.named or _holds_molecules(behind)):
-            return Contents(item.smiles, [*item.notes, _title_note(part[spans[end][0] :])])
+            return ReadItems(item.smiles, [*item.notes, _title_note(part[spans[end][0] :])])
         contents.add(item)
         position = end
     if not contents.unread:
         return contents
     if not contents.smiles:
-        return Contents(notes=contents.notes, unread=[part])
+        return ReadItems(notes=contents.notes, unread=[part])
     is_title = contents.unread[0].positions[0] > part.positions[0] and not any(map(_looks_like_smiles, contents.unread))
     if is_title and len(contents.smiles) == 1 and not contents.named:
-        return Contents(contents.smiles, [*contents.notes, _title_note(part[spans[1][0] :])])
+        return ReadItems(contents.smiles, [*contents.notes, _title_note(part[spans[1][0] :])])
     return contents
 
 
@@ -282,7 +282,7 @@ def _title_note(rest: TracedText) -> str:
     return f"{shown!r} {_DROPPED}"
 
 
-def _read_item(item: TracedText) -> Contents | None:
+def _read_item(item: TracedText) -> ReadItems | None:
     """Read one molecule, or several that are written as one word; None if it is none."""
     chars = item.chars
     plain = not any(char.isspace() for char in chars)
@@ -293,17 +293,17 @@ def _read_item(item: TracedText) -> Contents | None:
             abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
             note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
-            return named or Contents([*smiles.parts], [*smiles.notes, *note])
+            return named or ReadItems([*smiles.parts], [*smiles.notes, *note])
     if (named := _named(chars, lookup.look_up(chars))) and not (
         named.smiles in (["[Ar]"], ["N#N"]) and spelling.is_condition(chars)
     ):
         return named
     if spelling.is_condition(chars):
-        return Contents(notes=[f"left out: {chars}"])
+        return ReadItems(notes=[f"left out: {chars}"])
     return _read_pieces(item, _ADDUCT if not plain else _DOT) or _read_compound(item)
 
 
-def _read_compound(item: TracedText) -> Contents | None:
+def _read_compound(item: TracedText) -> ReadItems | None:
     if match := _RATIO.search(item.chars):
         contents = _read_item(item[: match.start()])
         if contents is not None:
@@ -315,17 +315,17 @@ def _read_compound(item: TracedText) -> Contents | None:
     return None
 
 
-def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False) -> Contents | None:
+def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False) -> ReadItems | None:
     """Read the pieces between separators, only names if SMILES have the separator, too; None unless all can be read."""
     pieces = [*item.split(pattern)]
     if len(pieces) < 2:
         return None
-    contents = Contents()
+    contents = ReadItems()
     for piece in pieces:
         read = _read_piece(piece, of_names, pattern)
         if read is None and (match := _COUNTED.fullmatch(piece.chars)):
             once = _read_piece(piece[match.start(2) :], False, pattern)
-            read = once and Contents([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
+            read = once and ReadItems([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
         if read is None or (of_names and not read.named):
             contents.unread.append(piece)
         else:
@@ -335,7 +335,7 @@ def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool =
     return contents if not contents.unread or named else None
 
 
-def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> Contents | None:
+def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> ReadItems | None:
     if of_names or pattern.search(piece.chars):
         named = lookup.look_up(piece.chars) if len(piece.chars) > 1 else None
         return None if named and pattern is _HYPHEN and not named.name else _named(piece.chars, named)
@@ -370,7 +370,7 @@ def _different(smiles: Sequence[str]) -> list[str]:
     return [*unique.values()]
 
 
-def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault) -> Fault:
+def _with_unread(text: TracedText, contents: ReadItems, single: Molecules | Fault) -> Fault:
     first = contents.unread[0]
     if isomers := reagents.find_isomers(spelling.split_qualifiers(spelling.plain_name(first.chars))[0]):
         message = f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean"

@@ -1,4 +1,4 @@
-"""Bring species into the spelling of patent reactions, which models know: [H][H], organometals without charges, HX."""
+"""Normalise species to the spelling that models were trained on: [H][H], organometals without charges, HX."""
 
 import re
 from typing import Any

@@ -12,7 +12,7 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import ARROW_HEAD
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.molecules.traced_text import TracedText
-from chemspec.chem.reading.flask import TOKENS_JOINED, join_tokens, read_flask
+from chemspec.chem.reading.flask import TOKENS_JOINED, join_tokens, read_mixture
 from chemspec.chem.reading.values import Molecules, Reaction
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
@@ -153,7 +153,7 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
     traced, steps = _first_step(traced, task)
-    flask = read_flask(traced, task == "retro")
+    flask = read_mixture(traced, task == "retro")
     if steps and isinstance(flask, Molecules):
         rest = tuple(step for step in steps if not procedure.is_workup(step))
         flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=rest, span=traced.span)
@@ -185,7 +185,7 @@ def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Faul
     if not any(names):
         what = "product" if task == "retro" else "reactants"
         return text.fault(f"no {what} found in this paragraph: name them with amounts in brackets, or list them")
-    flask = read_flask(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
+    flask = read_mixture(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
     if isinstance(flask, Fault):
         return text.fault(flask.message)
     notes = [f"read from a paragraph: {', '.join(names)}", *flask.notes]
@@ -194,7 +194,7 @@ def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Faul
 
 
 def _read(text: TracedText, is_target: bool) -> Molecules | Fault:
-    read = read_flask(text, is_target)
+    read = read_mixture(text, is_target)
     return read if isinstance(read, Fault) else replace(read, span=text.span)
 
 

@@ -102,7 +102,7 @@ def warm_up_models() -> Thread:
     """Load a model of each task, and what else a first answer needs, in the background, once per server process."""
 
     def load_all() -> None:
-        parsing.APART.start()
+        parsing.SANDBOX.start()
         for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why

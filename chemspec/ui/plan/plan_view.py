@@ -292,8 +292,8 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
 # --- a running search ------------------------------------------------------------------------------
 
 
-def visitor_expander() -> Expander:
-    """Return the models of a search, with counters of its own."""
+def session_expander() -> Expander:
+    """Return the visitor's own `Expander`, whose counters nobody shares."""
     retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
     forward, reagents = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents")
     return Expander(retro, forward, reagents=reagents, index=precedent_index())

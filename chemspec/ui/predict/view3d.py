@@ -14,7 +14,7 @@ from chemspec.system.forked import Forked
 from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
 
-_APART = Forked("chemspec.chem.molecules.apart")  # not `parsing.APART`: a structure should never wait for a picture
+_SANDBOX = Forked("chemspec.chem.molecules.sandbox")  # not `parsing.SANDBOX`: structures never wait for it
 MAX_ATOMS = 200  # not counting hydrogen
 STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
@@ -80,6 +80,6 @@ def conformer_block(smiles: str) -> str:
 @lru_cache(maxsize=200)  # it keeps no exceptions: a busy machine may have more time later
 def shape_in_time(smiles: str) -> str:
     """Return `conformer.conformer`, computed in a process of its own; raises ValueError where it takes too long."""
-    if block := _APART.ask("shape", smiles):
+    if block := _SANDBOX.ask("shape", smiles):
         return block
     raise ValueError("no shape was found in the time allowed")

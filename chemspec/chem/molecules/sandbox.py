@@ -1,4 +1,4 @@
-"""What is done with RDKit in processes with limits, as it may end them or take too long; `system.forked` starts it."""
+"""RDKit tasks that can crash or hang, for a process with limits that `system.forked` starts."""
 
 from functools import partial
 
@@ -7,5 +7,5 @@ import chemspec.chem.molecules.trial as trial
 from chemspec.system.forked import serve_requests
 
 if __name__ == "__main__":
-    reading = {kind: (partial(trial.try_here, kind), trial.SECONDS) for kind in trial.READERS}
+    reading = {kind: (partial(trial.parse_and_use, kind), trial.SECONDS) for kind in trial.READERS}
     serve_requests({**reading, "shape": (conformer.conformer, conformer.MAX_SECONDS)})
