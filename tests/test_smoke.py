@@ -1,5 +1,7 @@
 """One test of each group that does not run by default: enough to notice that the whole of it is broken.
 
+That of the browser is slow.
+
 What is heavy is imported inside the tests, so that only the process that runs one pays for it.
 """
 
@@ -99,6 +101,7 @@ def test_a_hugging_face_model_answers_as_generate_does(tmp_path: Path) -> None:
     assert result.status == "ok" and "".join(result.hypotheses[0].tokens) == "".join(words[i] for i in theirs)
 
 
+@pytest.mark.slow  # a server, a driver and Chromium take five seconds; without a browser `ui` tests the pages
 def test_the_app_answers_in_a_browser(tmp_path: Path) -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:

@@ -155,8 +155,8 @@ def trace(tools: Any) -> Callable[[str, str], object]:
     return read
 
 
-QUICK = {one.__name__: one for one in (box, names, stock, collection, drawing)}
-DOORS = QUICK | {one.__name__: one for one in (upload, file, link, http, trace)}
+QUICK = {one.__name__: one for one in (box, names, stock)}
+DOORS = QUICK | {one.__name__: one for one in (collection, drawing, upload, file, link, http, trace)}
 SMILES_ONLY = {"names", "stock", "collection", "drawing", "trace"}
 
 
