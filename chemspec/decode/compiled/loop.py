@@ -309,8 +309,8 @@ class CompiledLoop:
                 names[row.name],
                 (row.from_, row.to) if row.spanned else None,
                 row.match,
-                tuple(positions[row.places : row.places + row.places_count]),
-                tuple(probs[row.chances : row.chances + row.chances_count]),
+                tuple(positions[row.positions : row.positions + row.positions_count]),
+                tuple(probs[row.probs : row.probs + row.probs_count]),
             )
             for group in rows
             for row in drafts[group.drafts - begin : group.drafts - begin + group.drafts_count]

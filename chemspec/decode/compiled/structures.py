@@ -129,7 +129,7 @@ class SpanRow(NamedTuple):
 
 
 class DraftRow(NamedTuple):
-    """A `Draft` of `drafters.h`: where its tokens, positions (places) and probabilities (chances) begin."""
+    """A `Draft` of `drafters.h`: where its tokens, positions and probabilities begin."""
 
     name: int
     start: int
@@ -138,10 +138,10 @@ class DraftRow(NamedTuple):
     from_: int
     to: int
     match: int
-    places: int
-    places_count: int
-    chances: int
-    chances_count: int
+    positions: int
+    positions_count: int
+    probs: int
+    probs_count: int
 
 
 Row = TypeVar("Row", PassRow, SpanRow, DraftRow)

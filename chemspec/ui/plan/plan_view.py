@@ -293,7 +293,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
 
 
 def session_expander() -> Expander:
-    """Return the visitor's own `Expander`, whose counters nobody shares."""
+    """Return the session's `Expander`, with counters of its own."""
     retro = QueuedEngine(queued_engine.require_engine(queued_engine.model_names("retro")[0]))
     forward, reagents = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents")
     return Expander(retro, forward, reagents=reagents, index=precedent_index())
