@@ -60,10 +60,6 @@ def _set_up_libraries() -> None:
     from hypothesis import Phase, settings
 
     torch.set_num_threads(1)
-    # To loggers that do not propagate, of which torch has forty, pytest adds handlers three times a test.
-    for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith("torch") and isinstance(logger, logging.Logger):
-            logger.propagate = True
     settings.register_profile("quick", max_examples=10, deadline=None)
     settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
