@@ -83,6 +83,47 @@ for first in range(0, 48, 16):
 print(1000 * (predicted - began) / 32, 1000 * (time.process_time() - reviewing) / 32)
 """
 
+# Seconds and megabytes beyond the imports: rows of a stub model written, or read again; a table read.
+FILES = """
+import resource, sys, time
+from pathlib import Path
+from types import SimpleNamespace
+from chemspec.io.readers import read_queries
+from chemspec.io.writers import predict_file
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+what, path = sys.argv[1], Path(sys.argv[2])
+tokens = tuple("CC(=O)Nc1ccc(O)cc1CC(C)N")
+answer = Hypothesis("".join(tokens), "".join(tokens), True, tokens, (-0.1,) * 25, -2.5, 0.2, 0.2)
+def predict(queries, settings, progress=None):
+    return [DecodeResult(query, "ok", "", (answer,) * 5) for query in queries]
+model = SimpleNamespace(digest="0" * 16, full_digest="0" * 64, dtype="int8", predict=predict, task="retro")
+def megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+if path.suffix == ".parquet":
+    import pyarrow.parquet
+if what == "cells":
+    lines = ["smiles,note", *100 * ["CCO," + 1_000_000 * "x"]]
+if what == "columns":
+    names = [f"{column}.{column % 9}" for column in range(1, 1_000)]
+    lines = [",".join(["smiles", *names]), *2_000 * [",".join(["CCO", *names])]]
+if what != "rows":
+    with path.open("w") as file:
+        file.writelines(line + "\\n" for line in lines)
+began, before = time.process_time(), megabytes()
+try:
+    if what in ("cells", "columns"):
+        read_queries(path)
+    else:
+        queries = [f"C{number}" for number in range(20_000)]
+        predict_file(model, queries, path, DecodeSettings(n=5))
+except ValueError as error:
+    print("refused:", str(error)[-60:])
+else:
+    seconds, size = time.process_time() - began, path.stat().st_size / 1e6
+    print(f"{seconds:.2f} s, {megabytes() - before:.0f} MB for a file of {size:.1f} MB")
+"""
+
 
 class Cost(NamedTuple):
     """What a process has cost."""
@@ -133,7 +174,12 @@ def cases(home: Path) -> dict[str, list[str]]:
     tiny = ["-m", "MODEL", "-n", "2", "--max-len", "16", "--task", "retro", "--threads", "1"]
     shipped = ["--task", "retro", "--dtype", "int8", "--threads", "1", "-n", "5"]
     predict = ["-m", "chemspec.cli", "predict"]
-    return {
+    files = {
+        f"rows.{kind}{again}": ["-c", FILES, "rows", f"{'SAME' if again else 'OUT'}.{kind}"]
+        for kind, again in (("csv", ""), ("csv", " again"), ("jsonl", ""), ("jsonl", " again"), ("parquet", ""))
+    }
+    files |= {what: ["-c", FILES, what, "OUT.csv"] for what in ("cells", "columns")}
+    return files | {
         "help": ["-m", "chemspec.cli", "--help"],
         "answer": [*predict, "CCO", "--task", "forward", "--threads", "1"],
         "different": [*predict, f"{home}/different.smi", *shipped, "-o", "OUT.csv"],
@@ -164,7 +210,8 @@ def main() -> None:
                 for tree, list_of_costs in costs.items():
                     out = home / f"{tree.parent.name}-{tree.name}-{name.split()[0]}"
                     target = {f"OUT{end}": f"{out}-{turn}{end}" for end in (".csv", ".jsonl", ".parquet")}
-                    target |= {"SAME.jsonl": f"{out}-0.jsonl", "MODEL": str(home / tree.name / "model")}
+                    target |= {f"SAME{end}": f"{out}-0{end}" for end in (".csv", ".jsonl")}
+                    target |= {"MODEL": str(home / tree.name / "model")}
                     list_of_costs.append(run([target.get(word, word) for word in command], tree, home))
             for tree, list_of_costs in costs.items():
                 least = min(list_of_costs)

@@ -95,7 +95,8 @@ def main() -> None:
     SECONDS["the rest"] = whole - sum(SECONDS.values())
     print(f"{whole / len(given.targets):.2f} s a target")
     for name, seconds in sorted(SECONDS.items(), key=lambda entry: -entry[1]):
-        print(f"{seconds / len(given.targets):.2f} s {seconds / whole:4.0%} {QUERIES[name] or '':>5} {name}")
+        queries = round(QUERIES[name] / len(given.targets)) or ""
+        print(f"{seconds / len(given.targets):.2f} s {seconds / whole:4.0%} {queries:>5} {name}")
     of_models = sum(SECONDS[name] for name in QUERIES)
     within["queries read and answers written"] = of_models - sum(within.values())
     for name, seconds in within.items():
