@@ -85,7 +85,7 @@ def plan_routes(
             intermediates that they share), .cdxml (ChemDraw), .pdf, .postcard.svg or .postcard.png (a page of A5);
             repeatable.
         scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.
-        workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
+        workers: processes that plan several targets side by side, each of 0.7 GB; 0: all cores, if there
             are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
