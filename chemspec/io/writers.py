@@ -34,7 +34,7 @@ OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide", "prefix")  # settings that are newer than the first files
 ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "calibrated", "model_probability")
 NESTED = ("hypotheses", "merged")  # columns of a Parquet file that a CSV has not
-ROW_GROUP = 10_000  # rows that are in memory at once when a Parquet file is written
+ROW_GROUP = 2_000  # rows that are in memory at once when a Parquet file is written
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
