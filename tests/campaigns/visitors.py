@@ -33,13 +33,14 @@ from playwright.sync_api import Error, sync_playwright
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder
+from chemspec.review.suggestions import bottled_answers
 from chemspec.settings import DecodeSettings
 
 LOOKS = 1.0  # seconds between two looks at a page; more often, and looking takes the time of answering
 PATIENCE = 180.0  # seconds after which an answer is lost
 MIN_SECONDS = 300.0  # seconds of a run from which on memory is judged
 AFRESH = 10  # of so many questions of a visitor one is asked by a link, on a page of its own
-HTTP = {"task": "retro", "n": 5, "timeout": 600.0}
+HTTP = {"task": "retro", "n": 5, "distinct": False, "timeout": 600.0}
 
 ANSWERS = ".st-key-predict_fresh [data-testid=stCode]"
 # The first answer of a page that shows all of it, and the query that its address holds. Answers to the question before
@@ -206,9 +207,9 @@ def main() -> int:
     seconds = 60 * given.minutes
     engine = Engine.load("retro")
     asked = questions(engine)
-    # The page groups answers, so the one it shows first need not be the likeliest.
+    # The page groups answers as they stand in bottles, so the one it shows first need not be the likeliest.
     results = engine.predict(asked, DecodeSettings(n=20, distinct=True))
-    answers = {one.query: {answer.canonical for answer in one.hypotheses} for one in results}
+    answers = {one.query: {answer.canonical for answer in bottled_answers(one)} for one in results}
     plain = load.told(engine.predict(asked, DecodeSettings(n=5)))
     tally: list[load.Tally] = []
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
