@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import shutil
@@ -169,6 +170,7 @@ def test_a_truncated_table_of_answers_is_begun_anew(tmp_path: Path, monkeypatch:
     def routes() -> object:
         model = toy.retro()
         found = plan(toy.AMIDE, Expander(model), stock, how)  # type: ignore[arg-type]
+        gc.collect()  # closes the table
         return [one.signature for one in found.routes], model.asked
 
     wanted, asked = routes()  # type: ignore[misc]

@@ -68,12 +68,13 @@ def ended(service: Running, name: str) -> dict[str, Any]:
     return until(state, "the end of the plan")
 
 
-def events(service: Running, name: str) -> list[tuple[str, dict[str, Any]]]:
+def events(service: Running, name: str, follows: threading.Event) -> list[tuple[str, dict[str, Any]]]:
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
     try:
         connection.request("GET", f"/v1/plan/{name}/events", headers={"X-API-Key": "mine"})
         response = connection.getresponse()
         assert response.getheader("content-type", "").startswith("text/event-stream")
+        follows.set()
         parts = response.read().decode().strip().split("\n\n")
     finally:
         connection.close()
@@ -109,8 +110,10 @@ def test_progress_comes_as_events_and_the_plan_with_the_last(planning: tuple[Run
     job = send(service, "POST", "/v1/plan", ASK)[1]
     until(lambda: send(service, "GET", f"/v1/plan/{job['id']}")[1]["state"] == "running", "the start")
     found: list[Any] = []
-    follower = threading.Thread(target=lambda: found.extend(events(service, job["id"])))
+    follows = threading.Event()
+    follower = threading.Thread(target=lambda: found.extend(events(service, job["id"], follows)))
     follower.start()
+    assert follows.wait(HURRY)
     model.gate.set()
     follower.join(HURRY)
     kinds = [kind for kind, _ in found]
@@ -118,7 +121,7 @@ def test_progress_comes_as_events_and_the_plan_with_the_last(planning: tuple[Run
     assert found[0][1]["plan"] is None and found[-1][1]["plan"]["status"] == "solved"
     expansions = [document["progress"]["expansions"] for _, document in found]
     assert expansions == sorted(expansions) and expansions[-1] > 0
-    assert [kind for kind, _ in events(service, job["id"])] == ["end"], "of a plan that has ended"
+    assert [kind for kind, _ in events(service, job["id"], threading.Event())] == ["end"], "of a plan that has ended"
 
 
 def test_of_one_client_few_connections_follow_plans(
@@ -139,7 +142,7 @@ def test_of_one_client_few_connections_follow_plans(
         assert send(service, "GET", f"/v1/plan/{job['id']}")[0] == 200
     until(lambda: not service.service.plans.followed.total(), "their end")
     model.gate.set()
-    assert events(service, job["id"])[-1][0] == "end"
+    assert events(service, job["id"], threading.Event())[-1][0] == "end"
     until(lambda: not service.service.plans.followed.total(), "the end of the last one")
 
 

@@ -25,7 +25,7 @@ from chemspec.system import lab_files
 CACHES = (
     *(lab_names.lab_names, reagents.names_by_smiles, lookup.look_up, flask_check.load_hazards, flask_check.hazards),
     *(strategy.load_rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
-    *(strategy._product_hits, strategy._reactant_hits, lab_files._plugin_files),
+    *(strategy._product_hits, strategy._reactant_hits, strategy._rules_for_product, lab_files._plugin_files),
 )
 
 
