@@ -460,8 +460,9 @@ def test_a_flood_of_reviews_is_answered_and_sigterm_ends_the_process(tmp_path: P
 
 
 def test_few_names_of_a_request_may_be_hard_to_read(engines: dict[str, Engine], tried: list[str]) -> None:
+    texts = [hard_text(number) for number in range(40, 70)]
     with serving({"retro": engines["retro"]}) as running:
-        read = running.send("POST", "/v1/names", {"texts": [hard_text(number) for number in range(40, 70)]})[1]["results"]
+        read = running.send("POST", "/v1/names", {"texts": texts})[1]["results"]
     unread = [result["fault"] for result in read if result["fault"] and result["fault"]["message"] == service.UNREAD]
     assert len(tried) == service.HARD_TEXTS and len(unread) >= 30 - service.HARD_TEXTS
     assert all((fault["start"], fault["end"], fault["kind"]) == (0, 0, "other") for fault in unread)
