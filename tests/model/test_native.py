@@ -118,7 +118,7 @@ def test_the_kernel_is_right_on_other_processors_too(
     for exact in FORMATS:
         test_a_score_is_the_same_to_the_last_bit_in_any_company(exact)
     for width, heads in ((32, 1), (48, 2), (80, 16), (256, 8)):
-        test_every_width_and_number_of_heads(width, heads)
+        test_every_width_and_number_of_heads((width, heads))
     test_sixteen_bits_cost_no_accuracy()
 
 
