@@ -66,6 +66,7 @@ def plan_routes(
     avoid: list[str] | None = None,
     scale: opt.Mass = None,
     workers: int = 0,
+    ray: str = "",
     order: str = PROBABILITY,
     models: Models,
 ) -> Outcome:
@@ -85,8 +86,10 @@ def plan_routes(
             intermediates that they share), .cdxml (ChemDraw), .pdf, .postcard.svg or .postcard.png (a page of A5);
             repeatable.
         scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.
-        workers: processes that plan several targets side by side, each of 0.7 GB; 0: all cores, if there
-            are four targets for each.
+        workers: processes that plan several targets side by side, each of 0.7 GB; 0: all cores, if there are four
+            targets for each.
+        ray: plan on a Ray cluster: local, auto or HOST:PORT; a process on each core, all with models and stock lists
+            of these names (extra ray).
     """
     extras.require_packages("syntheseus", "apted", what="planning")
     from chemspec.plan.orders import check_order
@@ -101,8 +104,9 @@ def plan_routes(
     made_with = asdict(settings) | asdict(models) | {"stock": stock or [], "order": order, "scale": scale or ""}
     statuses = _resume(outputs, queries, made_with) if len(queries) > 1 else []
     all_listed = console.answers.quiet or any(output.lists_all_routes for output in outputs)
-    load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
-    entries = _plan_all(queries[len(statuses) :], load, workers, settings)
+    placed = replace(models, device="cpu") if ray and models.device == "auto" else models  # cores share no GPU
+    load = partial(_load_planner, placed, tuple(stock or ()), settings, order, all_listed=all_listed)
+    entries = _plan_all(queries[len(statuses) :], load, workers, ray, settings)
     documents, interrupted = _store_and_print(entries, queries, statuses, outputs, order)
     _finish_files(outputs, interrupted=interrupted)
     return Outcome({"plans": documents}, 130 if interrupted else int(bool(set(statuses) - {"solved"})))
@@ -220,17 +224,18 @@ def _resume(outputs: Sequence[PlanFile], targets: Sequence[str], made_with: Mapp
 
 
 def _plan_all(
-    targets: Sequence[str], load: Callable[..., Planner], workers: int, settings: PlanSettings
+    targets: Sequence[str], load: partial[Planner], workers: int, ray: str, settings: PlanSettings
 ) -> Iterator[tuple[Plan, Evidence]]:
     """Yield the plan of each target in order, with a progress bar, from one process or several."""
     from chemspec.plan.workers import choose_workers, plan_in_processes
     from chemspec.system.threads import usable_cores
 
     count = choose_workers(len(targets), workers)
-    if count > 1:
-        load = partial(load, threads=max(1, usable_cores() // count))
+    if ray or count > 1:
+        load = partial(load, threads=1 if ray else max(1, usable_cores() // count))
+        plans = _plan_on_ray(targets, load, ray) if ray else plan_in_processes(targets, load, count)
         with console.progress_bar("planning") as progress:
-            for number, entry in enumerate(plan_in_processes(targets, load, count), 1):
+            for number, entry in enumerate(plans, 1):
                 progress(number, len(targets))
                 yield entry
         return
@@ -241,8 +246,15 @@ def _plan_all(
         yield entry
 
 
+def _plan_on_ray(targets: Sequence[str], load: partial[Planner], address: str) -> Iterator[tuple[Plan, Evidence]]:
+    extras.require_packages("ray", "pyarrow", what="--ray")
+    from chemspec.cluster.plans import plan_on_ray
+
+    return plan_on_ray(targets, load, address)
+
+
 def _load_planner(
-    models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool, threads: int = 0
+    models: Models, stock: tuple[str, ...], settings: PlanSettings, order: str, *, all_listed: bool, threads: int = 0
 ) -> Planner:
     """Load models, building blocks and precedents; returns the function that plans a target.
 

@@ -11,7 +11,7 @@ GROUPS = {
     "train": ("train",),
     "browser": ("browser",),
     "hf": ("importers/test_hf.py", "importers/test_hf_causal.py"),
-    "ray": ("cluster/test_on_ray.py", "cluster/test_service_on_ray.py"),
+    "ray": ("cluster/test_on_ray.py", "cluster/test_plans_on_ray.py", "cluster/test_service_on_ray.py"),
     "emulated": ("model/test_cuda_graphs.py", "test_gpu.py"),
     "tools": ("benchmarks", "campaigns"),
     "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
