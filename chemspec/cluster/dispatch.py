@@ -39,7 +39,7 @@ def dispatch_pieces(
 
     Args:
         work: the shards.
-        engines: has the methods `size`, `give` and `wait` of `engines.RayEngines`.
+        engines: has the methods `size`, `submit` and `wait` of `engines.RayEngines`.
         lost: called with the cause of every death.
 
     Raises:

@@ -1,6 +1,5 @@
 """Plans of many targets on a Ray cluster, a process with a planner of its own on each core."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -9,9 +8,7 @@ from chemspec.cluster.dispatch import DEATHS_OF_A_ROW
 from chemspec.cluster.engines import connect_cluster, count_fitting_engines
 from chemspec.io.crashes import FAILED
 from chemspec.plan.routes import Evidence, Plan
-from chemspec.plan.workers import Planner
-
-AHEAD = 2  # targets submitted for each core, so that none waits for a slow one before it
+from chemspec.plan.workers import Planner, submit_in_order
 
 
 def plan_on_ray(targets: Sequence[str], load: partial[Planner], address: str) -> Iterator[tuple[Plan, Evidence]]:
@@ -27,14 +24,9 @@ def plan_on_ray(targets: Sequence[str], load: partial[Planner], address: str) ->
     with connect_cluster(address) as ray:
         # Ray keeps the process of a task, and with it the planner, for the next one.
         task = ray.remote(_plan).options(num_cpus=1, max_retries=DEATHS_OF_A_ROW - 1)
-        arguments = (load.func, load.args, tuple(load.keywords.items()))
-        running: deque[tuple[str, Any]] = deque()
-        for target in targets:
-            running.append((target, task.remote(*arguments, target)))
-            if len(running) > AHEAD * count_fitting_engines(ray, False, 1):
-                yield _result(ray, *running.popleft())
-        while running:
-            yield _result(ray, *running.popleft())
+        submit = partial(task.remote, load.func, load.args, tuple(load.keywords.items()))
+        for target, reference in submit_in_order(targets, submit, lambda: count_fitting_engines(ray, False, 1)):
+            yield _result(ray, target, reference)
 
 
 def _result(ray: Any, target: str, reference: Any) -> tuple[Plan, Evidence]:
@@ -43,7 +35,7 @@ def _result(ray: Any, target: str, reference: Any) -> tuple[Plan, Evidence]:
         plan: tuple[Plan, Evidence] = ray.get(reference)
     except errors.RayTaskError as error:
         raise error.cause if isinstance(error.cause, ValueError | ModuleNotFoundError) else error from None
-    except errors.WorkerCrashedError:
+    except errors.RayError:  # its process or machine died
         return Plan(target, "failed", FAILED), {}
     return plan
 

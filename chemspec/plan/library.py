@@ -1,6 +1,6 @@
 """The table of a library of targets: of each its best route, and the intermediates that several targets share."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,16 +44,21 @@ class SharedIntermediate:
     others: int = 0  # number of further intermediates that the same targets share
 
 
-def shared_intermediates(rows: Sequence[dict[str, Any]]) -> list[SharedIntermediate]:
-    """Return the intermediates that best routes of several targets share: those of most targets, and steps, first."""
+def _targets_by_intermediate(rows: Sequence[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return, by intermediate in the order of the steps, the numbers of the rows of its targets, each molecule once."""
     first_rows: dict[str, int] = {}  # by target; one that is listed twice shares nothing with itself
-    targets: defaultdict[str, list[int]] = defaultdict(list)  # by intermediate
+    targets: defaultdict[str, list[int]] = defaultdict(list)
     for number, row in enumerate(rows):
         if first_rows.setdefault(row["smiles"], number) == number:
             for smiles in row.get("intermediates", ()):
                 targets[smiles].append(number)
-    together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)  # in the order of the steps
-    for smiles, numbers in targets.items():
+    return targets
+
+
+def shared_intermediates(rows: Sequence[dict[str, Any]]) -> list[SharedIntermediate]:
+    """Return the intermediates that best routes of several targets share: those of most targets, and steps, first."""
+    together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)
+    for smiles, numbers in _targets_by_intermediate(rows).items():
         if len(numbers) > 1:
             together[tuple(numbers)].append(smiles)
     shared = [SharedIntermediate(group[-1], numbers, len(group) - 1) for numbers, group in together.items()]
@@ -62,10 +67,9 @@ def shared_intermediates(rows: Sequence[dict[str, Any]]) -> list[SharedIntermedi
 
 def shared_texts(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return for each target the intermediates of its best route that those of others have, with their number."""
-    different = {row["smiles"]: row for row in rows}.values()
-    targets = Counter(smiles for row in different for smiles in row.get("intermediates", ()))
+    counts = {smiles: len(numbers) for smiles, numbers in _targets_by_intermediate(rows).items()}
     return [
-        " ".join(f"{smiles} ({targets[smiles]})" for smiles in row.get("intermediates", ()) if targets[smiles] > 1)
+        " ".join(f"{smiles} ({counts[smiles]})" for smiles in row.get("intermediates", ()) if counts.get(smiles, 0) > 1)
         for row in rows
     ]
 

@@ -347,9 +347,9 @@ def _alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Ite
     """Yield where hydrogen over palladium would stop at the alkene, though nothing slows the catalyst down."""
     if not matches_any(whole, "[H][H].[Pd]") or matches_any(whole, _POISONS):
         return
-    for first, second in right.GetSubstructMatches(fixed_pattern("[CX3]=[CX3]")):
-        before = left.GetBondBetweenAtoms(max(step.origin[first], 0), max(step.origin[second], 0))
-        if before is not None and before.GetBondTypeAsDouble() == 3:
+    alkynes = {frozenset(hit) for hit in matches_of(left, "C#C")}
+    for first, second in matches_of(right, "[CX3]=[CX3]"):
+        if frozenset((step.origin[first], step.origin[second])) in alkynes:
             yield "hydrogen over palladium goes on to the alkane, unless lead, barium or quinoline slows it down"
 
 
