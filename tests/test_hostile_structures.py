@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from campaigns.fuzzing import doors
 from helpers.paths import TESTS
 from helpers.slowness import slowness
+from programs.fuzzing import doors
 
 SECONDS, MAX_KB = 1.0, 500_000
 

@@ -30,7 +30,7 @@ def speedups() -> str:
     rows = pd.read_csv(DOCS / "raw" / "entropy.csv")[["task", "query", "copy", "mixed"]]
     note = (
         f"{len(rows)} built-in queries, greedy, drafts of fixed size; counts, which no machine changes; 2026-11-28; "
-        "`python tests/benchmarks/entropy.py`"
+        "`python tests/programs/entropy.py`"
     )
     return f"# {note}\n" + rows.round(2).to_csv(index=False, lineterminator="\n")
 

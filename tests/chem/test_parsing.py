@@ -7,11 +7,11 @@ from random import Random
 from xml.etree import ElementTree
 
 import pytest
-from campaigns.fuzzing import graphs
 from helpers.case_tables import table
 from helpers.reading import fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs.fuzzing import graphs
 from rdkit import Chem
 
 from chemspec.chem.molecules import parsing

@@ -1,6 +1,6 @@
 """Beams by the rules of other programs: as those write them down, densely; and drafts change nothing.
 
-The programs themselves are compared by `python tests/benchmarks/peers.py --rules`, where they are installed.
+The programs themselves are compared by `python tests/programs/peers.py --rules`, where they are installed.
 """
 
 from __future__ import annotations

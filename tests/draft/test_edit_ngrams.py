@@ -184,7 +184,7 @@ def bare_copy(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_default_table_is_that_of_the_shipped_model(task: Task, tmp_path: Path) -> None:
-    """Made again by `python tests/benchmarks/share_edits.py TASK --out assets/drafting/TASK.safetensors`."""
+    """Made again by `python tests/programs/share_edits.py TASK --out assets/drafting/TASK.safetensors`."""
     engine, file = Engine.load(task, threads=1), tmp_path / "table"
     own = engine.resources.calibration().edit_table
     assert own is not None

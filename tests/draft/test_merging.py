@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from campaigns.int8_reference import quantised
 from helpers.adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from helpers.small import MERGED, QUERIES, TOKENIZER, tiny_folder
 from helpers.table import assert_same
@@ -20,6 +19,7 @@ from helpers.thinned import every
 from helpers.tiny import tiny_model
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from programs.int8_reference import quantised
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.decode.registry import DECODERS

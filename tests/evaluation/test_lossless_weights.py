@@ -1,7 +1,7 @@
 """With real weights in fp32, the engine returns what a decoder without cache, batches and drafts returns.
 
 Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last
-bits decide: `campaigns.comparison` excuses what is provably a tie. Options at and beyond their limits are included.
+bits decide: `programs.comparison` excuses what is provably a tie. Options at and beyond their limits are included.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from campaigns.comparison import check
 from helpers.small import accept_too_much, shipped
+from programs.comparison import check
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, usable_drafters

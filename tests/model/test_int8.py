@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from campaigns import int8_reference as int8
 from helpers.compilers import needs_compiler
 from helpers.kinds import SOME_KINDS, compiled_for
 from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
+from programs import int8_reference as int8
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine, installed_models

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from campaigns import int8_reference as int8
 from helpers.compilers import needs_compiler
 from helpers.paths import ROOT
+from programs import int8_reference as int8
 from safetensors.torch import save_file
 
 from chemspec.model.transformer import Transformer

@@ -38,7 +38,7 @@ def test_the_document_names_every_route_and_every_refusal(running: Running) -> N
     routes = ["predict", "review", "check", "names", "models", "stock", "plan", "plan/{id}", "plan/{id}/events"]
     probes = {"/healthz", "/readyz", "/metrics"}
     assert set(document["paths"]) == {*(f"/v1/{name}" for name in routes), "/predictions/{model}", *probes}, (
-        "a route is also named in assets/docs/service.md and in BODIES or OTHERS of tests/campaigns/fuzzing/http.py"
+        "a route is also named in assets/docs/service.md and in BODIES or OTHERS of tests/programs/fuzzing/http.py"
     )
     refusals = document["paths"]["/v1/predict"]["post"]["responses"]
     assert {"400", "401", "404", "413", "422", "429", "503", "504"} < set(refusals)

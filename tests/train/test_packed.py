@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks import gpu_training
 from helpers.command_line import call
 from helpers.small import MERGED, QUERIES, TOKENIZER
+from programs import gpu_training
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import Pairs, RaggedArray

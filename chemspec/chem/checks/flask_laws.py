@@ -1,7 +1,7 @@
 """Laws that the product of a flask must keep: electrons, oxygens of a double bond, and where reagents add to it.
 
 A law looks at the atom map of a step that is there anyway. What contradicts it is a sentence; false alarms among
-recorded reactions are counted by `tests/benchmarks/flask_check.py`.
+recorded reactions are counted by `tests/programs/flask_check.py`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -18,7 +18,7 @@
 // Only fp32 linear layers use fused multiply-adds and AMX, so only they differ between instruction sets.
 //
 // Linear layers in int8 add integers, in any order. With them results are bitwise identical on every machine, with every
-// instruction set, and in torch: `tests/campaigns/int8_reference.py` is the reference.
+// instruction set, and in torch: `tests/programs/int8_reference.py` is the reference.
 //
 // Bottom-up: `vectors.h`, `threads.h`; memory and linear layers in `linear.h`, `linear_amx.h` and `linear_int8.h`; `layers.h`
 // (norms, attention); `model.h` (weights, KV caches, layers). This file has the forward passes and the C interface for Python.

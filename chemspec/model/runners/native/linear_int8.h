@@ -1,7 +1,7 @@
 // Linear layers in int8: x and W are integers from -127 to 127 times a scale, dynamic per row of x and fixed per output. Four
 // inputs are packed into 32 bits, as the instructions require. Each output is a 32-bit sum.
 //
-// `tests/campaigns/int8_reference.py` is the reference.
+// `tests/programs/int8_reference.py` is the reference.
 #pragma once
 
 #include <algorithm>
