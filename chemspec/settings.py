@@ -61,6 +61,11 @@ def check_positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}; it must be above 0 and finite")
 
 
+def _check_kind(settings: object, name: str, kind: type) -> None:
+    if not isinstance(getattr(settings, name), kind):
+        raise ValueError(f"{name} is {getattr(settings, name)!r}; it must be a {kind.__name__}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(StoredConfig):
     """Architecture of an encoder-decoder transformer; nothing is inferred from tensor shapes or file names.
@@ -251,9 +256,97 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeSettings:
+class SearchSettings:
+    """The part of `DecodeSettings` that decoders are given: the search, which no draft can change."""
+
+    decoder: str = "beam"
+    n: int = 5
+    max_len: int = 200
+    length_penalty: float = 0.0
+    rules: str = "chemspec"
+    beta: int = 1
+    tau: float = 1.0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        decoder = DECODERS.lookup(self.decoder)
+        if self.temperature == 0:
+            raise ValueError("temperature is 0; it must be above 0 (for the best answer use greedy)")
+        for name, (low, high) in RANGES.items():
+            if hasattr(self, name):
+                check_range(name, getattr(self, name), low, high)
+        _check_kind(self, "prefix", str)
+        if self.prefix and (self.rules != RULES[0] or self.length_penalty or decoder.sees_drafts or self.beta > 1):
+            raise ValueError("a prefix goes with greedy, beam or sample, and not with other rules or a length penalty")
+        if self.beta > 1 and decoder.relaxed is None:
+            raise ValueError(
+                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}: use greedy, n=1"
+            )
+        if self.rules not in RULES:
+            raise ValueError(f"no rules {self.rules!r}; there are {', '.join(RULES)}")
+        if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # all are the same for greedy decoding
+            raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
+        if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
+            raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
+        if self.length_penalty and self.rules == "onmt-3-defaults":
+            raise ValueError("onmt-3-defaults has a length penalty of its own; leave length_penalty 0, or take onmt-3")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the output is that of standard decoding for any drafter, see `guarantee`.
+
+        `exactness` adds the effect of precision and runtime.
+        """
+        return self.guarantee != "relaxed"
+
+    def exactness(self, arithmetic: str) -> str:
+        """Return the guarantee together with that of the arithmetic, see `RuntimeConfig.exactness`."""
+        return f"{self.guarantee} {arithmetic}" if self.exact else "relaxed"
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What drafts do not change: the output, the probability of every output, or neither."""
+        return DECODERS.lookup(self.decoder).guarantee if self.beta == 1 else "relaxed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftSettings(SearchSettings):
+    """The part of `DecodeSettings` that drafters are given: a search, and what is drafted for it."""
+
+    drafter: str = "auto"
+    draft_length: int = 0
+    draft_count: int = 0
+    draft_nodes: int = 0
+    dilation: int = 0
+    node_budget: int = 256
+    drafting: Literal["planned", "fixed"] = "planned"
+
+    def __post_init__(self) -> None:
+        decoder, drafter = DECODERS.lookup(self.decoder), DRAFTERS.lookup(self.drafter)
+        super().__post_init__()
+        if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
+            able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
+            raise ValueError(
+                f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {drafter.name} "
+                f"does not have; choose {', '.join(able)}"
+            )
+        if self.drafting not in ("planned", "fixed"):
+            raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
+
+    @property
+    def drafts_by(self) -> str:
+        """Name of the drafter; "auto" is replaced by the decoder's default."""
+        return DECODERS.lookup(self.decoder).default_drafter if self.drafter == "auto" else self.drafter
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeSettings(DraftSettings):
     """Decoding settings.
 
+    What decoders are given is `SearchSettings`, what drafters are given `DraftSettings`; the rest is the engine's.
     More on `drafting` in `chemspec.decode.draft_planner`, on `rules` in `chemspec.decode.peer_rules`, on `augment` in
     `chemspec.engine.augment`, and on `guide` in `chemspec.chem.reactions.guide`.
 
@@ -295,85 +388,18 @@ class DecodeSettings:
         record: record every computed prefix in the trace; does not change the output.
     """
 
-    decoder: str = "beam"
-    n: int = 5
-    drafter: str = "auto"
-    draft_length: int = 0
-    draft_count: int = 0
-    draft_nodes: int = 0
-    dilation: int = 0
-    max_len: int = 200
     batch_size: int = 16
-    node_budget: int = 256
-    drafting: Literal["planned", "fixed"] = "planned"
-    length_penalty: float = 0.0
-    rules: str = "chemspec"
-    beta: int = 1
-    tau: float = 1.0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    seed: int = 0
     augment: int = 1
     distinct: bool = False
     guide: str = ""
-    prefix: str = ""
     record: bool = False
 
     def __post_init__(self) -> None:
-        decoder, drafter = DECODERS.lookup(self.decoder), DRAFTERS.lookup(self.drafter)
-        if self.temperature == 0:
-            raise ValueError("temperature is 0; it must be above 0 (for the best answer use greedy)")
-        for name, (low, high) in RANGES.items():
-            check_range(name, getattr(self, name), low, high)
-        for name, kind in (("distinct", bool), ("record", bool), ("guide", str), ("prefix", str)):
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be a {kind.__name__}")
-        if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
-            able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
-            raise ValueError(
-                f"the decoder {self.decoder} draws its drafts from a small model, which the drafter {drafter.name} "
-                f"does not have; choose {', '.join(able)}"
-            )
+        super().__post_init__()
+        for name, kind in (("distinct", bool), ("record", bool), ("guide", str)):
+            _check_kind(self, name, kind)
         if self.guide and not self.distinct:
             raise ValueError("a guide chooses among different answers; set distinct too")
-        if self.prefix and (self.rules != RULES[0] or self.length_penalty or decoder.sees_drafts or self.beta > 1):
-            raise ValueError("a prefix goes with greedy, beam or sample, and not with other rules or a length penalty")
-        if self.drafting not in ("planned", "fixed"):
-            raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
-        if self.beta > 1 and decoder.relaxed is None:
-            raise ValueError(
-                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}: use greedy, n=1"
-            )
-        if self.rules not in RULES:
-            raise ValueError(f"no rules {self.rules!r}; there are {', '.join(RULES)}")
-        if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # all are the same for greedy decoding
-            raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
-        if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
-            raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
-        if self.length_penalty and self.rules == "onmt-3-defaults":
-            raise ValueError("onmt-3-defaults has a length penalty of its own; leave length_penalty 0, or take onmt-3")
-
-    @property
-    def drafts_by(self) -> str:
-        """Name of the drafter; "auto" is replaced by the decoder's default."""
-        return DECODERS.lookup(self.decoder).default_drafter if self.drafter == "auto" else self.drafter
-
-    @property
-    def exact(self) -> bool:
-        """Whether the output is that of standard decoding for any drafter, see `guarantee`.
-
-        `exactness` adds the effect of precision and runtime.
-        """
-        return self.guarantee != "relaxed"
-
-    def exactness(self, arithmetic: str) -> str:
-        """Return the guarantee together with that of the arithmetic, see `RuntimeConfig.exactness`."""
-        return f"{self.guarantee} {arithmetic}" if self.exact else "relaxed"
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What drafts do not change: the output, the probability of every output, or neither."""
-        return DECODERS.lookup(self.decoder).guarantee if self.beta == 1 else "relaxed"
 
 
 def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others: Any) -> DecodeSettings:
@@ -403,12 +429,6 @@ def lists_distinct(options: Mapping[str, Any]) -> bool:
     return bool(options.get("guide")) or (beam and not ranked)
 
 
-def loading_options(settings: object) -> dict[str, Any]:
-    """Return the fields of settings that are options of `Engine.load`."""
-    names = ("dtype", "device", "threads", "runtime", "template")
-    return {name: getattr(settings, name) for name in names if hasattr(settings, name)}
-
-
 def ineffective_fields(settings: DecodeSettings) -> dict[str, str]:
     """Return which fields differ from their defaults without any effect, and with what they have none."""
     decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads
@@ -422,17 +442,3 @@ def ineffective_fields(settings: DecodeSettings) -> dict[str, str]:
     unread |= {"tau": "beta 1"} if settings.beta == 1 else {}
     default = DecodeSettings()
     return {name: cause for name, cause in unread.items() if getattr(settings, name) != getattr(default, name)}
-
-
-def with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
-    """Return settings with other values of some fields; a drafter or decoder may be "module:NAME" or "file.py:NAME".
-
-    Loading one runs its code, so never pass fields that came over a network.
-    """
-    settings = DecodeSettings() if settings is None else settings
-    if not isinstance(settings, DecodeSettings):
-        raise TypeError(f"{settings!r:.50} are no settings; give chemspec.DecodeSettings(...), or its fields by name")
-    for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
-        if ":" in str(overrides.get(name, "")):
-            overrides[name] = registry.load(overrides[name])
-    return replace(settings, **overrides) if overrides else settings

@@ -23,6 +23,7 @@ from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, read_queries
 from chemspec.bench.sweep import Row, Setting, race_settings
 from chemspec.engine.engine import Engine
+from chemspec.engine.options import loading_options
 from chemspec.engine.registry import drafter_megabytes, usable_drafters, weights_megabytes
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
 from chemspec.evaluation.measurements import read_measurements
@@ -30,7 +31,7 @@ from chemspec.io import tables
 from chemspec.io.writers import result_document
 from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
-from chemspec.settings import DecodeSettings, Task, loading_options
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Progress, ignore
 
 if TYPE_CHECKING:

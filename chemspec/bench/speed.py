@@ -19,11 +19,12 @@ from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import COLUMNS, Setting, race_settings
 from chemspec.engine.engine import Engine
+from chemspec.engine.options import loading_options
 from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
 from chemspec.io import tables
 from chemspec.plugins import DRAFTERS
-from chemspec.settings import DecodeSettings, loading_options
+from chemspec.settings import DecodeSettings
 from chemspec.system import gpu, host
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import check_task

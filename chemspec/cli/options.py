@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from chemspec import settings, tasks
+from chemspec.engine.options import loading_options
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.terminal import console, documented_options
@@ -74,7 +75,7 @@ class Hardware:
     @property
     def loading(self) -> dict[str, Any]:
         """Options of `Engine.load`."""
-        return settings.loading_options(self)
+        return loading_options(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from chemspec.decode.protocol import Decoder, ScoreRequest
 from chemspec.decode.registry import DECODERS, BuildDecoder, DecoderSpec, DraftAwareDecoder
-from chemspec.settings import DecodeSettings
+from chemspec.settings import SearchSettings
 from chemspec.types import FinishedSequence, PluginError, Prefix, Scores
 
 SourceIds = tuple[int, ...]
@@ -41,7 +41,7 @@ def constrained_decoder(name: str, process: LogitsProcessor, *, search: str = "b
         raise ValueError(f"a constraint goes with an exact search such as beam, greedy or sample, not with {search!r}")
     make: BuildDecoder = build
 
-    def build_constrained(source: SourceIds, settings: DecodeSettings) -> Decoder:
+    def build_constrained(source: SourceIds, settings: SearchSettings) -> Decoder:
         return _constrain(make(source, settings), name, tuple(source), process, dead_ends=search == "beam")
 
     about = f"{spec.about}, with constraints of your own"

@@ -16,10 +16,10 @@ from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.base import Drafter
 from chemspec.plugins import Guarantee
-from chemspec.settings import DecodeSettings
+from chemspec.settings import SearchSettings
 from chemspec.types import Draft, Prefix, SourceIds
 
-BuildDecoder = Callable[[SourceIds, DecodeSettings], Decoder]
+BuildDecoder = Callable[[SourceIds, SearchSettings], Decoder]
 DraftUse = Literal["loop", "sampled", "own"]
 
 
@@ -27,7 +27,7 @@ DraftUse = Literal["loop", "sampled", "own"]
 class DraftAwareDecoder:
     """A decoder that is given the drafter."""
 
-    build: Callable[[SourceIds, DecodeSettings, Drafter], Decoder]  # creates the decoder of one source
+    build: Callable[[SourceIds, SearchSettings, Drafter], Decoder]  # creates the decoder of one source
     # "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples its drafts
     # (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
     drafts: DraftUse = "loop"
@@ -57,11 +57,11 @@ class DecoderSpec:
     about: str
     guarantee: Guarantee
     build: BuildDecoder | DraftAwareDecoder
-    top_k: Callable[[DecodeSettings], int] = lambda _: 0
+    top_k: Callable[[SearchSettings], int] = lambda _: 0
     random: bool = False
     default_drafter: str = "auto"
     relaxed: DraftAwareDecoder | None = None
-    hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
+    hypotheses: Callable[[SearchSettings], int] = lambda _: 0
 
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):
@@ -79,7 +79,7 @@ class DecoderSpec:
         """How drafts are used, see `DraftAwareDecoder`."""
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
 
-    def builder(self, settings: DecodeSettings) -> BuildDecoder | DraftAwareDecoder:
+    def builder(self, settings: SearchSettings) -> BuildDecoder | DraftAwareDecoder:
         """Return `relaxed` if the settings ask for it, else `build`."""
         return self.relaxed if settings.beta > 1 and self.relaxed is not None else self.build
 
@@ -87,7 +87,7 @@ class DecoderSpec:
 DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
-def build_decoder(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def build_decoder(source: SourceIds, settings: SearchSettings, drafter: Drafter) -> Decoder:
     """Return the decoder of one source; only a `DraftAwareDecoder` is given the drafter."""
     make = DECODERS.lookup(settings.decoder).builder(settings)
     if isinstance(make, DraftAwareDecoder):
@@ -95,21 +95,21 @@ def build_decoder(source: SourceIds, settings: DecodeSettings, drafter: Drafter)
     return make(source, settings)
 
 
-def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
+def required_top_k(settings: SearchSettings, vocab_size: int) -> int:
     """Return the number of candidates per prefix that the decoder needs."""
     if settings.prefix:  # tokens of a prefix may be improbable
         return vocab_size
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
 
-def _build_relaxed_greedy(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_relaxed_greedy(source: SourceIds, settings: SearchSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
         return [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
 
     return relaxed_greedy(max_len=settings.max_len, rule=TopBeta(settings.beta, settings.tau), drafts=drafts)
 
 
-def _build_beam(source: SourceIds, settings: DecodeSettings) -> Decoder:
+def _build_beam(source: SourceIds, settings: SearchSettings) -> Decoder:
     size = {"width": settings.n, "max_len": settings.max_len}
     if settings.rules != "chemspec":
         from chemspec.decode.peer_rules import peer_search
@@ -119,11 +119,11 @@ def _build_beam(source: SourceIds, settings: DecodeSettings) -> Decoder:
     return beam_search(length_penalty=settings.length_penalty, **size)
 
 
-def _beam_top_k(settings: DecodeSettings) -> int:
+def _beam_top_k(settings: SearchSettings) -> int:
     return max(2, settings.n + 1)  # one of them may be eos, and a beam of n needs n others
 
 
-def _build_sbs(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_sbs(source: SourceIds, settings: SearchSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> Sequence[Draft]:
         room = settings.max_len - len(prefix)
         if drafter.has_hooks:  # this decoder drafts for itself, so it calls the loop's hooks
@@ -134,11 +134,11 @@ def _build_sbs(source: SourceIds, settings: DecodeSettings, drafter: Drafter) ->
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 
 
-def _query_seed(source: SourceIds, settings: DecodeSettings) -> str:
+def _query_seed(source: SourceIds, settings: SearchSettings) -> str:
     return f"{settings.seed}/{source}"  # per query, so that the samples do not depend on the batch
 
 
-def _build_sampling(source: SourceIds, settings: DecodeSettings) -> Decoder:
+def _build_sampling(source: SourceIds, settings: SearchSettings) -> Decoder:
     from chemspec.decode.sample import sample_sequences  # imports numpy, which listing the names does not need
 
     size = {"count": settings.n, "max_len": settings.max_len}
@@ -146,7 +146,7 @@ def _build_sampling(source: SourceIds, settings: DecodeSettings) -> Decoder:
     return sample_sequences(**size, rng=rng, temperature=settings.temperature, top_p=settings.top_p)
 
 
-def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_speculative_sampling(source: SourceIds, settings: SearchSettings, drafter: Drafter) -> Decoder:
     from chemspec.decode.sample import block_sample, sampled_beam, speculative_sample
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import TokenClasses
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DraftSettings
 from chemspec.types import Cost
 
 
@@ -44,13 +44,13 @@ class DrafterInputs:
 _token_classes = lru_cache(maxsize=8)(TokenClasses.from_tokens)
 
 
-def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
+def draft_sizes(settings: DraftSettings) -> dict[str, Any]:
     """Return `length` and `count`, for a drafter that takes both, if they were set; 0 means the drafter's default."""
     sizes = {"length": settings.draft_length, "count": settings.draft_count}
     return {name: value for name, value in sizes.items() if value}
 
 
-def tree_sizes(settings: DecodeSettings) -> dict[str, Any]:
+def tree_sizes(settings: DraftSettings) -> dict[str, Any]:
     """Return `draft_sizes`, and `nodes` if they were set, for a drafter of trees, with at most as many drafts."""
     nodes = settings.draft_nodes
     return (({"nodes": nodes, "count": nodes}) if nodes else {}) | draft_sizes(settings)

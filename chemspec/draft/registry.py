@@ -14,11 +14,11 @@ from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Smart, Windows
 from chemspec.plugins import DECODERS, lazy_import
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DraftSettings
 
 F = TypeVar("F")
 TREES = ("draft_length", "draft_count", "draft_nodes")  # what drafters of trees read
-BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
+BuildDrafter = Callable[[DraftSettings, DrafterInputs], Drafter]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ DRAFTERS: plugins.Registry[DrafterSpec] = plugins.DRAFTERS
 DRAFTERS.make_spec = spec_of_function
 
 
-def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int) -> Drafter:
+def _build_mixed(settings: DraftSettings, inputs: DrafterInputs, **options: int) -> Drafter:
     calibration = inputs.calibration()
     return Mixed(
         calibration.edit_table or COPY_ONLY,
@@ -111,7 +111,7 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
     )
 
 
-def _build_windows(settings: DecodeSettings, inputs: DrafterInputs, *, first: bool = False) -> Drafter:
+def _build_windows(settings: DraftSettings, inputs: DrafterInputs, *, first: bool = False) -> Drafter:
     classes = inputs.token_classes
     return Windows(dilation=settings.dilation, token_classes=classes, first=first, **draft_sizes(settings))
 
@@ -167,7 +167,7 @@ for _spec in (  # order of menus, the default first
     DRAFTERS.register(_spec)
 
 
-def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+def build_drafter(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter of the settings for one run; ValueError for a bad option or a model without what it needs."""
     spec = DRAFTERS.lookup(settings.drafts_by)
     if spec.build_sampled is not None and DECODERS.lookup(settings.decoder).drafts == "sampled":

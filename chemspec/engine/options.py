@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from chemspec.settings import DecodeSettings, Task, ineffective_fields, lists_distinct, with_overrides
+from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import DecodeSettings, Task, ineffective_fields, lists_distinct
 
 
 class LoadingOptions(TypedDict, total=False):
@@ -21,6 +23,12 @@ class LoadingOptions(TypedDict, total=False):
     task: Task | None
     template: str
     vocab: str | Path
+
+
+def loading_options(settings: object) -> dict[str, Any]:
+    """Return the fields of settings that are options of `Engine.load`."""
+    names = ("dtype", "device", "threads", "runtime", "template")
+    return {name: getattr(settings, name) for name in names if hasattr(settings, name)}
 
 
 class DecodingOptions(TypedDict, total=False):
@@ -65,10 +73,24 @@ def apply_options(settings: DecodeSettings | None, options: Mapping[str, Any]) -
                 f"no option {name!r}; there is {', '.join(get_close_matches(name, fields) or sorted(fields))}"
             )
     distinct = {"distinct": lists_distinct(options)} if settings is None else {}
-    applied = with_overrides(settings, distinct | dict(options))
+    applied = _with_overrides(settings, distinct | dict(options))
     if not options:
         return applied
     for name, cause in ineffective_fields(applied).items():
         if name in options:
             warnings.warn(f"{name} has no effect with {cause}", stacklevel=3)
     return applied
+
+
+def _with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
+    """Return settings with other values of some fields; a drafter or decoder may be "module:NAME" or "file.py:NAME".
+
+    Loading one runs its code, so never pass fields that came over a network.
+    """
+    settings = DecodeSettings() if settings is None else settings
+    if not isinstance(settings, DecodeSettings):
+        raise TypeError(f"{settings!r:.50} are no settings; give chemspec.DecodeSettings(...), or its fields by name")
+    for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
+        if ":" in str(overrides.get(name, "")):
+            overrides[name] = registry.load(overrides[name])
+    return replace(settings, **overrides) if overrides else settings

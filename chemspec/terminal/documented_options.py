@@ -65,7 +65,8 @@ def expand_options(function: Callable[..., Any], shared: Texts) -> Callable[...,
             group = chosen or FieldsOf(hint)
             of_class = documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
             texts = of_class | shared if chosen else shared | of_class
-            added = list(_field_options(group, texts | described))
+            panel = _panel_title(group.kind if chosen else _extended(group.kind))
+            added = list(_field_options(group, texts | described, panel))
             groups[item.name] = dict if chosen else hint, [option.name for option in added]
         else:
             added = [_option(item, hint, shared | described)]
@@ -93,20 +94,25 @@ def documented_texts(text: str | None) -> Texts:
     return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
 
 
-def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
+def _field_options(group: FieldsOf, texts: Texts, panel: str) -> Iterator[Parameter]:
     hints = get_type_hints(group.kind, include_extras=True)
     every = {each.name: each.default for each in fields(group.kind)}
     for name in group.names or filter(texts.get, every):
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        yield _option(item, hints[name], texts, _panel_title(group.kind))
+        yield _option(item, hints[name], texts, panel)
+
+
+def _extended(kind: type) -> type:
+    """Return the dataclass that one of a command's own extends, or itself: their options stand together in the help."""
+    *_, base = (parent for parent in kind.__mro__ if is_dataclass(parent))
+    return base
 
 
 def _panel_title(kind: type) -> str:
-    """Return the heading of a dataclass's options in the help: the words of its name, or of what it extends."""
-    *_, base = (parent for parent in kind.__mro__ if is_dataclass(parent))
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.__name__).capitalize()
+    """Return the heading of a dataclass's options in the help: the words of its name."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 def _option(parameter: Parameter, annotation: Any, texts: Texts, panel: str | None = None) -> Parameter:

@@ -8,12 +8,12 @@ from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
 from chemspec.draft.learned.small import DraftModelSession
 from chemspec.draft.rejection import Nucleus
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DraftSettings
 
 FLOOR = 0.2  # a draft ends when the draft model's probability of it falls below this
 
 
-def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+def build_network(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return `spec_drafter` (Xia et al. 2023), `blockwise` (Stern et al. 2018) or `medusa` (Cai et al. 2024)."""
     network, length = inputs.companion(settings.drafts_by), settings.draft_length
     if settings.drafts_by == "spec_drafter":
@@ -26,7 +26,7 @@ def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     return Medusa(network.model.best, heads=network.length, **{"length": length, **tree_sizes(settings)})
 
 
-def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+def build_autoregressive(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter `ar` or `hierarchy`: greedy decoding with a small model, or with a medium and a small one."""
     length = settings.draft_length
     writer = GreedyDraftGenerator(DraftModelSession(inputs.companion("ar"), top_k=1), floor=FLOOR)
@@ -39,7 +39,7 @@ def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Dra
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=inputs.cost())
 
 
-def build_sampling(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
+def build_sampling(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter `ar` or `hierarchy` with sampled drafts, for decoders with rejection sampling."""
     nucleus = Nucleus(settings.temperature, settings.top_p)
     last = inputs.companion("ar")  # the model whose samples the target verifies
