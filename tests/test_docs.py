@@ -130,7 +130,7 @@ def test_commands_named_in_the_guides_exist_with_their_options(page: Path) -> No
 @cache
 def is_query(word: str) -> bool:
     """Whether a word can be read as molecules."""
-    return isinstance(formats.read_any(word, task="forward"), formats.Input)
+    return isinstance(formats.read_input(word, task="forward"), formats.Input)
 
 
 def complete(words: list[str]) -> bool:

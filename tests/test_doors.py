@@ -171,9 +171,9 @@ def test_a_text_means_the_same_at_every_door(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("task", TEXTS)
 def test_the_library_takes_what_the_box_takes(task: Task) -> None:
-    """A box shows the reading of `read_any`; the model is given the same molecules, or the same fault is told."""
+    """A box shows the reading of `read_input`; the model is given the same molecules, or the same fault is told."""
     for text in TEXTS[task]:
-        read, (status, message, _) = formats.read_any(text, task=task), by_library(task, [text])[0]
+        read, (status, message, _) = formats.read_input(text, task=task), by_library(task, [text])[0]
         if isinstance(read, formats.Input):
             assert status == "ok" or "never seen" in message, text
         else:

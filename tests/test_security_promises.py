@@ -46,7 +46,7 @@ def test_every_sentence_has_tests_that_are_there() -> None:
 def test_its_numbers_are_those_of_the_program() -> None:
     pytest.importorskip("streamlit")
     pytest.importorskip("fastapi")
-    from chemspec.chem.molecules import conformer, parsing, trial
+    from chemspec.chem.molecules import conformer, parsing, rdkit_tasks
     from chemspec.jobs import jobs
     from chemspec.service import guard, plans, server, service
     from chemspec.service.limits import Limits
@@ -60,7 +60,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     for part in (
         f"more than {parsing.MAX_RINGS}, or many that share their atoms",
         f"a molecule of more than {parsing.FEW_RINGS} is read by another process",
-        f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
+        f"may take {rdkit_tasks.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
         f"for {conformer.MAX_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",

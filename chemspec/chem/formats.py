@@ -1,4 +1,4 @@
-"""File formats: `read_any` parses a query in any format, and `to_*` write molecules, reactions and predictions."""
+"""File formats: `read_input` parses a query in any format, and `to_*` write molecules, reactions and predictions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ import chemspec.chem as chem
 from chemspec.chem.checks.weapons_convention import refusal
 from chemspec.chem.molecules.layout import add_layout
 from chemspec.chem.molecules.parsing import mol_from_smiles
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.reading.reader import MAX_TEXT as MAX_TEXT
 from chemspec.chem.reading.reader import read_text
 from chemspec.chem.reading.values import OTHER_SIDE as OTHER_SIDE
@@ -24,7 +24,7 @@ from chemspec.settings import Task
 MAX_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
-def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | chem.Fault:
+def read_input(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | chem.Fault:
     """Read the query in a text or file of any known format, or say why it is refused; never raises.
 
     Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions

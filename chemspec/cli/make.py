@@ -36,7 +36,7 @@ def make_from_stock(
 
     opt.check_parent_folders(out)
     chosen = cupboard.find_kind(kind) if kind else None
-    read = formats.read_any(using, task="retro") if using else None
+    read = formats.read_input(using, task="retro") if using else None
     if using and not isinstance(read, formats.Input):
         raise ValueError(f"--using {using!r}: {read.message if read else ''}")
     listed = load_chosen_stock(stock or [])

@@ -14,7 +14,7 @@ from rdkit.Geometry import Point2D
 
 from chemspec.chem.molecules.layout import add_layout, place_ions
 from chemspec.chem.molecules.parsing import mol_from_smiles
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 
 INK, DARK_INK = "#12201e", "#e6efed"  # lines and texts on a light and on a dark page
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long

@@ -9,7 +9,7 @@ from chemspec.chem import formats
 from chemspec.chem.formats import DrawnStep
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.salts import group_salts
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
 from chemspec.chem.reading.names.short_names import split_drawn_and_named
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
@@ -76,7 +76,7 @@ def _atom_count(smiles: str) -> int:
     return 0 if mol is None else int(mol.GetNumAtoms())
 
 
-def scheme_sides(reactants: str, product: str, change: Strategy | None) -> tuple[Side, Side]:
+def scheme_sides(reactants: str, product: str, change: StepClass | None) -> tuple[Side, Side]:
     """Return both sides of a reaction: atoms that change, bonds that are made, reactants laid out like the product."""
     if change is None:
         return Side(reactants), Side(product)
@@ -84,19 +84,19 @@ def scheme_sides(reactants: str, product: str, change: Strategy | None) -> tuple
     return Side(reactants, change.before, like=(product, pairs)), Side(product, change.after, bold=change.made)
 
 
-def scheme_to_svg(reactants: str, product: str, change: Strategy | None, over: str = "") -> str:
+def scheme_to_svg(reactants: str, product: str, change: StepClass | None, over: str = "") -> str:
     """Return the scheme of a reaction, reagents over its arrow, as one SVG; empty where nothing can be drawn."""
     picture = _draw_scheme(reactants, product, change, over)
     return canvas.to_svg(picture).strip() if picture else ""
 
 
-def scheme_to_png(reactants: str, product: str, change: Strategy | None, over: str = "") -> bytes:
+def scheme_to_png(reactants: str, product: str, change: StepClass | None, over: str = "") -> bytes:
     """Return the scheme of a reaction as PNG on white; empty where nothing can be drawn."""
     picture = _draw_scheme(reactants, product, change, over)
     return canvas.to_png(picture) if picture else b""
 
 
-def _draw_scheme(reactants: str, product: str, change: Strategy | None, over: str) -> Picture | None:
+def _draw_scheme(reactants: str, product: str, change: StepClass | None, over: str) -> Picture | None:
     left, right = scheme_sides(reactants, product, change)
     drawn, names = left.drawn_and_named()
     sides = [[molecule for _, molecule in side_molecules(*side)] for side in ((left, drawn), (right, None))]
@@ -123,7 +123,7 @@ def _draw_scheme(reactants: str, product: str, change: Strategy | None, over: st
     return Picture(round(x), height, tuple(items))
 
 
-def scheme_to_cdxml(reactants: str, product: str, change: Strategy | None, over: str = "") -> str:
+def scheme_to_cdxml(reactants: str, product: str, change: StepClass | None, over: str = "") -> str:
     """Return the scheme of a reaction as ChemDraw file, reagents over its arrow; empty where it cannot be drawn."""
     left, _ = scheme_sides(reactants, product, change)
     drawn, names = left.drawn_and_named()

@@ -59,7 +59,7 @@ class QueryReader:
             raise TypeError(f"{text!r:.50} is not a query; {ADVICE}")
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
-        query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)
+        query = formats.read_input(bare, task=self.task, max_chars=MAX_CHARS)
         if lead == "" and self.tokenizer.has_marks and (mark := _MARK.match(bare)):
             message = f"the model has no special token {mark[1]}"
             return PreparedQuery(text, refusal=DecodeResult(text, "invalid", message))

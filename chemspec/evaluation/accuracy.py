@@ -12,7 +12,7 @@ from typing import Any
 
 from chemspec.chem import canonical
 from chemspec.chem.molecules.salts import normal_form
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.data import holdout
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.settings import find_test_file
@@ -233,7 +233,7 @@ def accuracy_by_class(
     """Return top-1 and top-5 accuracy by reaction class, as the app names classes, the commonest first."""
     ranks: dict[str, list[int]] = defaultdict(list)
     for item, result in zip(reactions, results, strict=True):
-        step = strategy_of_step(*TASKS.lookup(task).sides(item.query, item.answer))
+        step = classify_whole_step(*TASKS.lookup(task).sides(item.query, item.answer))
         if step is not None:
             ranks[step.name].append(rank_of_truth(item.answer, result["hypotheses"]))
 

@@ -79,10 +79,10 @@ def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:
 
 def _block_to_smiles(block: str) -> tuple[str, tuple[str, ...]]:
     """Return a molecule, or a whole reaction with agents, as SMILES, and notes; else the block as it is."""
-    read = formats.read_any(block, task="forward")
+    read = formats.read_input(block, task="forward")
     is_reaction = isinstance(read, chem.Fault) or side_note("forward") in read.notes
     if is_reaction and block.lstrip("\ufeff \t\r\n").startswith(("$RXN", "<", "{")):
-        read = formats.read_any(block, task=about_reactions())
+        read = formats.read_input(block, task=about_reactions())
     if isinstance(read, chem.Fault):
         return block, ()
     return read.reaction or read.ordered, tuple(note for note in read.notes if note not in _EXPECTED)

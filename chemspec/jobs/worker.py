@@ -84,7 +84,7 @@ def review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[
 
 
 def _review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[DecodeResult]) -> list[dict[str, Any]]:
-    read = [formats.read_any(result.query, task=job.task) for result in results]
+    read = [formats.read_input(result.query, task=job.task) for result in results]
     sides = [
         (each.ordered, each.other) if isinstance(each, formats.Input) else (result.query, "")
         for each, result in zip(read, results, strict=True)

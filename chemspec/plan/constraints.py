@@ -17,7 +17,7 @@ MAX_CHARS, MAX_PATTERNS = 200, 5  # characters of a SMARTS, patterns of a search
 
 def read_intermediate(text: str) -> str:
     """Return the canonical SMILES of one molecule, a SMILES, name or another format; ValueError if unreadable."""
-    query = formats.read_any(text, task="retro")
+    query = formats.read_input(text, task="retro")
     if isinstance(query, chem.Fault):
         raise ValueError(f"the intermediate {text[:60]!r} cannot be read: {query}")
     if len(split_keeping_salts(query.smiles)) != 1:

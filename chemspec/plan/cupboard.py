@@ -19,7 +19,7 @@ import chemspec.chem as chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.checks.flask_check import check_flask
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.precedents import in_words
 from chemspec.review.forward_check import FORWARD_SETTINGS, Predictor
 from chemspec.stock.lists import Stock
@@ -157,7 +157,7 @@ def _read_product(kind: Kind, pair: Pair, result: DecodeResult, stock: Stock) ->
     if answer is None or main is None or any(main == bottle.smiles for bottle in pair):
         return None
     left = ".".join(bottle.smiles for bottle in pair)
-    step = strategy_of_step(left, main)
+    step = classify_whole_step(left, main)
     if step is None or kind.step not in step.name:
         return None
     problems = check_flask(f"{left}.{kind.reagents}", main).problems

@@ -49,7 +49,7 @@ def question_settings(question: QuestionText, given: PlanSettings = DEFAULT) -> 
     for name, field in (("only", "use"), ("without", "drop"), ("avoid", "avoid")):
         changes[name] = (*question.fields.get(field, ()), *getattr(given, name))
     if protected := question.fields.get("keep", ()):
-        read = formats.read_any(question.first("smi"), task="retro")
+        read = formats.read_input(question.first("smi"), task="retro")
         bonds = bonds_by_name(read.smiles) if isinstance(read, formats.Input) else {}
         if missing := [name for name in protected if name not in bonds]:
             raise ValueError(f"the target has no bond {missing[0][:20]}; it has {', '.join(bonds) or 'none'}")

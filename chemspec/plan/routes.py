@@ -15,7 +15,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import heavy_atoms
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.chem.reading.names.reagents import name_of
 from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
@@ -270,7 +270,7 @@ def _precedents_of(node: Node, avoid: tuple[str, ...], index: Precedents) -> Fou
 
 def step_class(node: Node) -> str:
     """Return the reaction class of the step that forms a molecule, such as "Amide formation"; empty if unknown."""
-    change = strategy_of_step(".".join(node.step.reactants), node.smiles) if node.step else None
+    change = classify_whole_step(".".join(node.step.reactants), node.smiles) if node.step else None
     return change.name if change else ""
 
 

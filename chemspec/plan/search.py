@@ -221,7 +221,7 @@ def plan(
     `watch` is called with the search before every step; it returns whether to stop. `clock` returns seconds. If the
     plan is "refused", its message states the fault of the target.
     """
-    query = formats.read_any(target, task="retro")
+    query = formats.read_input(target, task="retro")
     if isinstance(query, chem.Fault):
         return Plan(target, "refused", str(query))
     if "." in query.smiles:

@@ -90,7 +90,7 @@ def _read_reaction(text: str, row: int, label: str) -> OwnReaction:
     """Return the reaction of a text; ValueError says why there is none."""
     if not text.strip():
         raise ValueError("there is no reaction")
-    read = formats.read_any(text, task="reagents")
+    read = formats.read_input(text, task="reagents")
     if not isinstance(read, formats.Input):
         raise ValueError(read.message)
     left, _, right = read.smiles.partition(chem.ARROW)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from chemspec.chem.molecules.parsing import mol_from_smiles
-from chemspec.chem.reactions.strategy import Strategy, strategy
+from chemspec.chem.reactions.step_class import StepClass, classify_step
 from chemspec.replay.trace_view import END, TraceView
 
 REACTING, LEAVING, REST = "where the reaction takes place", "of the leaving group", "elsewhere"
@@ -60,13 +60,13 @@ def token_roles(view: TraceView, task: str) -> list[str]:
     answer, query = view.answers[0], "".join(view.query)
     step = None
     if task in ("forward", "retro"):
-        step = strategy(query, answer.smiles) if task == "forward" else strategy(answer.smiles, query)
+        step = classify_step(query, answer.smiles) if task == "forward" else classify_step(answer.smiles, query)
     if step is None:
         return [""] * len(answer.tokens)
     return ["" if token.atom is None else _role(token.atom, step, task) for token in answer.tokens]
 
 
-def _role(atom: int, step: Strategy, task: str) -> str:
+def _role(atom: int, step: StepClass, task: str) -> str:
     if task == "forward":
         return REACTING if atom in step.after else REST
     if atom not in step.origin:

@@ -16,7 +16,7 @@ from chemspec.chem.checks.flask_media import is_solvent
 from chemspec.chem.checks.flask_parts import split_flask
 from chemspec.chem.reactions import guide
 from chemspec.chem.reactions.root_align import smiles_variants_of_query, write_in_order_of
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.engine.engine import Engine
 from chemspec.engine.scoring import END, ScoredAnswer, ScoredToken, answer_variants
 from chemspec.precedents import Found, Precedents, in_words
@@ -198,7 +198,7 @@ def _token_words(text: str) -> str:
 
 def _without_agents(check: ReactionCheck) -> str:
     """Return the expected side; of reactants only those that give the target atoms, as a retro model writes them."""
-    step = strategy(check.expected, check.query) if check.task == "retro" else None
+    step = classify_step(check.expected, check.query) if check.task == "retro" else None
     return ".".join(split_flask(check.expected, step)[0]) if step else check.expected
 
 
@@ -249,7 +249,7 @@ def _other_flasks(
     flask: str, product: str, records: Found | None, conditions: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield changes in words, and flasks: with recorded, given and usual reagents, and without those that are there."""
-    step = strategy(flask, product)
+    step = classify_step(flask, product)
     if step is None:
         return
     givers, agents = split_flask(flask, step)
@@ -275,7 +275,8 @@ def _other_flasks(
 def _vary_target(engine: Engine, check: ReactionCheck) -> tuple[Variation, ...]:
     """Answer where a bond of the person's choice must break, and for the target written from other atoms."""
     target = check.query
-    step, names = strategy(check.expected, target), {pair: name for name, pair in guide.bonds_by_name(target).items()}
+    step = classify_step(check.expected, target)
+    names = {pair: name for name, pair in guide.bonds_by_name(target).items()}
     variations = []
     if step and (cut := [names[pair] for pair in step.made if pair in names]):
         result = engine.predict(target, replace(GUIDED, guide=str(guide.Guide(cut=tuple(cut)))))

@@ -18,8 +18,8 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.checks.flask_check import missing_or_conflicting
 from chemspec.chem.checks.flask_parts import matches_any
 from chemspec.chem.molecules.salts import charge_of, group_molecules
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.chem.reading.names import reagents as tables
 from chemspec.chem.reading.names.short_names import match_short_names
 from chemspec.precedents import Found
@@ -45,7 +45,7 @@ def usable_conditions(
     precedents: Found | None, reactants: str, product: str, proposed: Iterable[str] = ()
 ) -> tuple[str, str]:
     """Return the reagents of a step, SMILES joined by dots, and where they are from; empty if no set fits."""
-    change = strategy_of_step(reactants, product)
+    change = classify_whole_step(reactants, product)
     for conditions in precedents.conditions if precedents else ():
         reagents = without_work_up(conditions.reagents)
         if _is_one_protocol(reagents) and fits_step(reagents, reactants, product, change):
@@ -57,19 +57,19 @@ def usable_conditions(
 
 def fitting_set(proposed: Iterable[str], reactants: str, product: str) -> str:
     """Return the first proposed set of reagents that fits the class of a step, without work-up; empty if none does."""
-    change = strategy_of_step(reactants, product)
+    change = classify_whole_step(reactants, product)
     sets = filter(None, map(without_work_up, proposed))
     return next((reagents for reagents in sets if fits_step(reagents, reactants, product, change)), "")
 
 
-def fits_step(reagents: str, reactants: str, product: str, change: Strategy | None) -> bool:
+def fits_step(reagents: str, reactants: str, product: str, change: StepClass | None) -> bool:
     """Return whether with these reagents a step lacks nothing and is a reaction of the same class."""
     flask = f"{reactants}.{reagents}"
     if change is not None and change.name.endswith("(Mitsunobu)") and not matches_any(reagents.split("."), _MITSUNOBU):
         return False
     if any(text.startswith("Missing") for text in missing_or_conflicting(flask, product)):
         return False
-    named = strategy_of_step(flask, product)
+    named = classify_whole_step(flask, product)
     return change is None or (named is not None and named.name == change.name)
 
 

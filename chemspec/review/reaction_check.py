@@ -13,8 +13,8 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.checks.flask_check import missing_or_conflicting
 from chemspec.chem.molecules.salts import normal_form
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.chem.reactions.stoichiometry import missing_elements
-from chemspec.chem.reactions.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import result_document
@@ -105,7 +105,7 @@ def check_reaction(
 
 def read_reaction(reaction: str, task: Task) -> tuple[formats.Input, str]:
     """Return a reaction as the query of a task, and the side that is to be predicted; ValueError if there is none."""
-    read = formats.read_any(reaction, task=task)
+    read = formats.read_input(reaction, task=task)
     if isinstance(read, chem.Fault):
         raise ValueError(f"this reaction cannot be read: {read}")
     if expected := read.agents or read.other:
@@ -161,7 +161,7 @@ def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> s
         product, other = chem.main_product(expected) or "", chem.main_product(answer) or ""
         isomers = chem.formula_balance(product, other) == {} and chem.formula_balance(other, product) == {}
         return "an isomer of it, or differs in hydrogen only" if isomers else ""
-    expected_step, step = strategy(expected, query), strategy(answer, query)
+    expected_step, step = classify_step(expected, query), classify_step(answer, query)
     alike = expected_step and step and expected_step.made and expected_step.key == step.key
     return "the same idea with other reactants" if alike else ""
 

@@ -95,7 +95,7 @@ def _joins_two(suggestion: Suggestion) -> bool:
     step = suggestion.step
     if suggestion.task != "forward" or step is None or len(step.made) != 1 or min(step.origin) < 0:
         return False
-    return not (step.carbon_moves or step.bond_shifted or step.unlikely)
+    return not (step.rearranges_carbon or step.unlikely_change)
 
 
 def _formula(product: Any) -> frozenset[tuple[str, int]]:

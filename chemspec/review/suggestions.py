@@ -13,15 +13,15 @@ from chemspec.chem.checks.weapons_convention import refusal
 from chemspec.chem.molecules.bottles import as_bottled
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import drop_stereo
+from chemspec.chem.reactions.step_class import BYSTANDERS, StepClass
 from chemspec.chem.reactions.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
 from chemspec.chem.reactions.stoichiometry import (
+    classify_whole_step,
     extra_copies,
     lost_labels,
     missing_elements,
     missing_labels,
-    strategy_of_step,
 )
-from chemspec.chem.reactions.strategy import BYSTANDERS, Strategy
 from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
@@ -53,8 +53,8 @@ class Suggestion:
     query: str  # SMILES of the query
     rank: int  # rank in the review, from 1
     best: Hypothesis  # the prediction that stands for it
-    step: Strategy | None  # what the reaction does; None if that is unknown
-    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()  # each with what its reaction does
+    step: StepClass | None  # what the reaction does; None if that is unknown
+    alternatives: tuple[tuple[Hypothesis, StepClass | None], ...] = ()  # each with what its reaction does
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
@@ -151,7 +151,7 @@ class Suggestion:
         if self.step.left_open:
             who = "this product leaves" if self.step.completed else "the reactants and this product leave"
             lines.append(f"by rule {self.step.left_open}; {who} it open")
-        bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
+        bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost_centres)
         if bonds and not self.alternatives:
             lines.append("E/Z is not set" if bonds == 1 else f"E/Z of {bonds} double bonds is not set")
         if centres:
@@ -241,16 +241,17 @@ def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
 
 def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
     """Return the predictions as suggestions, the likeliest first; forward: one per product, E/Z isomers together."""
-    groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
+    groups: dict[object, list[tuple[Hypothesis, StepClass | None]]] = {}
     for answer in bottled_answers(result) if task == "retro" else result.hypotheses:
         if refusal(answer.canonical):
             continue
         if task == "forward":
-            step = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
-            turned = step.flipped if step else ()  # wrong geometry is no isomer of the product
+            readable = answer.valid and "." not in answer.canonical
+            step = classify_whole_step(query, answer.canonical) if readable else None
+            turned = step.flipped_bonds if step else ()  # wrong geometry is no isomer of the product
             key: object = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
         else:
-            step = strategy_of_step(answer.canonical, query) if answer.valid else None
+            step = classify_whole_step(answer.canonical, query) if answer.valid else None
             key = step.key if step else answer.smiles
         groups.setdefault(key, []).append((answer, step))
     for group in groups.values():
@@ -286,9 +287,9 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     return ranked
 
 
-def spoils_stereo(step: Strategy) -> bool:
+def spoils_stereo(step: StepClass) -> bool:
     """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
-    return bool(step.inverted or step.unset or step.flipped or step.unlawful)
+    return bool(step.inverted_centres or step.new_centres or step.flipped_bonds or step.unlawful)
 
 
 def _leaves_stereo_open(check: ForwardCheck, product: str) -> bool:
@@ -319,8 +320,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
-    elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
-        yield change.unlikely
+    elif task == "forward" and change and change.unlikely_change and not change.rearranges_carbon:
+        yield change.unlikely_change
     if missing := missing_labels(left, right):
         yield f"isotope label missing: the reactants do not have {element_counts(missing)}"
     elif change and task == "forward" and (lost := lost_labels(left, right, change)):
@@ -331,20 +332,20 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     if task == "forward":
         yield from suggestion.flask_report.problems
     if change:
-        if change.carbon_moves:
+        if change.breaks_carbon_bond:
             yield "a carbon group would have to move to another atom"
-        if change.bond_shifted:
+        if change.bond_next_to_leaving_group:
             yield "a group leaves one atom, and the new bond is at another"
-        if change.inverted:
-            yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
-        if change.flipped:
-            yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
+        if change.inverted_centres:
+            yield f"wrong epimer: {_centre_numbers(change.inverted_centres)} would have to invert"
+        if change.flipped_bonds:
+            yield f"wrong geometry: {_double_bonds(change.flipped_bonds)} would have to turn"
         if change.unlawful:
             yield f"against the rule at {_centre_numbers(change.unlawful)}: {change.law}"
-        if change.unset and task == "retro":
-            yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
-        if change.lost and task == "forward":
-            yield f"stereo lost: the query sets {_centre_numbers(change.lost)}, this product does not"
+        if change.new_centres and task == "retro":
+            yield f"stereo missing: the reactants do not set {_centre_numbers(change.new_centres)}"
+        if change.lost_centres and task == "forward":
+            yield f"stereo lost: the query sets {_centre_numbers(change.lost_centres)}, this product does not"
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
@@ -372,7 +373,7 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
     return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 
-def _atom_sources(task: Task, left: str, change: Strategy | None, sources: set[str]) -> str:
+def _atom_sources(task: Task, left: str, change: StepClass | None, sources: set[str]) -> str:
     """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
 
     A proposed precursor may well be toluene, and no carbonate.

@@ -42,7 +42,7 @@ class _Reading:
 
     def _document(self, text: str) -> dict[str, Any]:
         try:
-            result = formats.read_any(text, task=self.task)
+            result = formats.read_input(text, task=self.task)
         except parsing.TooManyTrialsError:
             result = Fault(UNREAD, 0, 0, "other")
         if isinstance(result, Fault):

@@ -184,7 +184,7 @@ def cell_to_inchikey(text: str) -> str:
 def _read_molecule(text: str) -> tuple[str, str]:
     if KEY.fullmatch(text):
         return text, ""
-    read = formats.read_any(text, task="retro") if text else None
+    read = formats.read_input(text, task="retro") if text else None
     return (inchikey(read.smiles), read.smiles) if isinstance(read, formats.Input) else ("", "")
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.case_tables import Case, read_cases
 
 from chemspec import chem
-from chemspec.chem.formats import Input, read_any
+from chemspec.chem.formats import Input, read_input
 from chemspec.io.readers import read_text
 from chemspec.tasks import TASKS, check_task
 
@@ -17,7 +17,7 @@ CASES = [case for file in sorted((Path(__file__).parent / "cases").glob("*.txt")
 
 def expect(text: str, task: str, expected: str) -> Input | chem.Fault:
     """Read a text for a task, and compare with SMILES or with "refused:" and words of the message."""
-    found = read_any(text, task=check_task(task))
+    found = read_input(text, task=check_task(task))
     if expected.startswith("refused:"):
         assert isinstance(found, chem.Fault), (task, found)
         assert expected.removeprefix("refused:").strip() in found.message

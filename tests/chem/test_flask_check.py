@@ -12,7 +12,7 @@ from chemspec import chem
 from chemspec.chem.checks import flask_check, flask_laws
 from chemspec.chem.checks.flask_media import medium_conflicts
 from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.reactions import strategy
+from chemspec.chem.reactions import step_class
 
 EXAMPLES = Path(__file__).parents[2] / "assets" / "examples"
 
@@ -98,9 +98,9 @@ def test_every_pattern_of_the_tables_can_be_read_and_every_set_is_used() -> None
 
 
 def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
-    lines = (Path(strategy.__file__).with_name("reaction_classes.tsv")).read_text(encoding="utf-8").splitlines()
+    lines = (Path(step_class.__file__).with_name("reaction_classes.tsv")).read_text(encoding="utf-8").splitlines()
     names = {line.split("\t")[1] for line in lines if line and not line.startswith("#")}
-    rings = (Path(strategy.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
+    rings = (Path(step_class.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
     names |= {f"{line.split(chr(9))[0].capitalize()} synthesis" for line in rings if not line.startswith("#")}
     assert {name for classes, _ in flask_check.load_needs() for name in classes} - names == set()
 
@@ -177,7 +177,7 @@ def test_a_ketone_is_doubted_whatever_atom_of_the_flask_the_organometallic_carbo
 
 def test_a_formyl_group_that_leaves_is_the_reductant_of_an_amination() -> None:
     for flask, product in (("NC=O.O=C1CCCCC1", "NC1CCCCC1"), ("CC(=O)c1ccccc1.NC=O", "CC(N)c1ccccc1")):
-        step = strategy.strategy(flask, product)
+        step = step_class.classify_step(flask, product)
         assert step is not None
         assert flask_laws.missing_electrons(step, mol_from_smiles(flask), mol_from_smiles(product)) == ""
 

@@ -19,7 +19,7 @@ from rdkit.Chem import rdChemReactions, rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import MAX_TEXT, DrawnStep, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
+from chemspec.chem.formats import MAX_TEXT, DrawnStep, Input, read_input, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.reading.names import reagents
 from chemspec.chem.reading.notations import unescape_string, without_blank_lines
 from chemspec.depict.molecules import Depiction
@@ -243,7 +243,7 @@ def test_formulas_of_reagents(name: str, formula: str) -> None:
 
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))
 def test_any_text_or_bytes(text: str | bytes) -> None:
-    assert isinstance(read_any(text, task="forward"), Input | chem.Fault)
+    assert isinstance(read_input(text, task="forward"), Input | chem.Fault)
 
 
 VALID = (
@@ -287,7 +287,7 @@ def test_damaged_files(which: int, seed: int) -> None:
     for _ in range(5):
         text = mutate(VALID[which], rng)
         start = time.thread_time()
-        found = read_any(text, task=rng.choice(("forward", "retro")))
+        found = read_input(text, task=rng.choice(("forward", "retro")))
         assert time.thread_time() - start < 2
         if isinstance(found, Input):
             assert chem.is_valid(found.smiles)

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from chemspec import chem
 from chemspec.chem.reactions import guide
-from chemspec.chem.reactions.strategy import families
+from chemspec.chem.reactions.step_class import families
 
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"  # canonical
 AMIDE = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"

@@ -10,8 +10,8 @@ from helpers.paths import TESTS
 from helpers.thinned import every
 
 from chemspec import chem
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
-from chemspec.chem.reactions.strategy import NO_CLASS, family_of
+from chemspec.chem.reactions.step_class import NO_CLASS, family_of
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 
@@ -33,7 +33,7 @@ def test_textbook_reactions_are_named_and_raise_no_false_warning(file: Path, par
         for task, side in (("forward", given.replace(">", ".")), ("retro", given.split(">")[0])):
             reactants = chem.canonical(side) or ""
             query, answer = (reactants, product) if task == "forward" else (product, reactants)
-            step = strategy_of_step(reactants, product)
+            step = classify_whole_step(reactants, product)
             assert step, name
             names = step.name.split(" + ")
             wrong = [part for part in names if part not in GENERAL and not part.endswith(" bond formation")]

@@ -35,7 +35,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for function in (opsin.parse_name, lookup.read_systematic):
+    for function in (opsin.parse_name, lookup.look_up_systematic):
         function.cache_clear()
 
 

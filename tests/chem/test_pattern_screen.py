@@ -8,13 +8,13 @@ from rdkit import Chem
 
 from chemspec.chem.molecules.parsing import fixed_pattern
 from chemspec.chem.molecules.pattern_screen import allowed_types, atom_types, may_match
-from chemspec.chem.reactions import strategy
+from chemspec.chem.reactions import step_class
 
 
 def test_no_pattern_of_a_class_is_left_out_where_it_fits() -> None:
     mols = [Chem.MolFromSmiles(row[side]) for row in table("chem/textbook_maps") for side in (0, 1)]
     skipped = 0
-    for pattern in {p for rule in strategy.load_rules() for p in (rule.product, *rule.reactants)}:
+    for pattern in {p for rule in step_class.load_rules() for p in (rule.product, *rule.reactants)}:
         for mol in mols:
             if not may_match(pattern, atom_types(mol)):
                 skipped += 1

@@ -65,7 +65,7 @@ c1ccc([P](c2ccccc2)(c2ccccc2)[Pd]([P](c2ccccc2)(c2ccccc2)c2ccccc2)([P](c2ccccc2)
 @pytest.mark.parametrize("name", PRECATALYSTS)
 def test_a_precatalyst_becomes_metal_and_ligand(name: str) -> None:
     drawn, expected = PRECATALYSTS[name]
-    query = formats.read_any(f"{REACTANTS}.{drawn}", task="forward")
+    query = formats.read_input(f"{REACTANTS}.{drawn}", task="forward")
     assert not isinstance(query, chem.Fault), query
     assert chem.same_molecules(query.smiles, f"{REACTANTS}.{expected}"), query.smiles
     assert any("read as" in note or "left out" in note for note in query.notes)
@@ -83,7 +83,7 @@ def test_a_catalyst_alone_is_what_the_question_is_about() -> None:
 
 
 def test_a_precatalyst_typed_by_name() -> None:
-    query = formats.read_any("4-chloroanisole, phenylboronic acid, XPhos Pd G3, K3PO4, THF", task="forward")
+    query = formats.read_input("4-chloroanisole, phenylboronic acid, XPhos Pd G3, K3PO4, THF", task="forward")
     assert not isinstance(query, chem.Fault)
     assert {"[Pd]", chem.canonical(XPHOS)} <= {*query.smiles.split(".")}
     assert not any("Pd" in part and "C" in part for part in query.smiles.split("."))
@@ -91,7 +91,7 @@ def test_a_precatalyst_typed_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["4CzIPN", "eosin Y", "rose bengal", "[Mes-Acr]BF4", "methylene blue", "TPPT"])
 def test_an_organic_photocatalyst_is_left_out_with_its_counterion(name: str) -> None:
-    query = formats.read_any(f"benzaldehyde, methyl acrylate, {name}, DMF", task="forward")
+    query = formats.read_input(f"benzaldehyde, methyl acrylate, {name}, DMF", task="forward")
     assert not isinstance(query, chem.Fault)
     assert chem.same_molecules(query.smiles, "O=Cc1ccccc1.C=CC(=O)OC.CN(C)C=O"), query.smiles
     assert any("photocatalyst" in note for note in query.notes)
@@ -99,5 +99,5 @@ def test_an_organic_photocatalyst_is_left_out_with_its_counterion(name: str) -> 
 
 def test_fluorescein_is_no_photocatalyst() -> None:
     flask = chem.canonical("O=C1OC2(c3ccccc31)c1ccc(O)cc1Oc1cc(O)ccc12.CC(=O)OC(C)=O.c1ccncc1")
-    query = formats.read_any(str(flask), task="forward")
+    query = formats.read_input(str(flask), task="forward")
     assert not isinstance(query, chem.Fault) and query.smiles == flask

@@ -31,7 +31,7 @@ from chemspec.chem import (
     read_query,
     same_molecules,
 )
-from chemspec.chem.formats import Input, read_any
+from chemspec.chem.formats import Input, read_input
 from chemspec.settings import Task
 
 # Drugs, dyes, salts, reagents: what people type.
@@ -81,7 +81,7 @@ def fuzzed(rng: random.Random) -> str:
 
 def check(text: str, task: Task | None) -> Query | Input | Fault:
     """Read a text as molecules, or as what a task takes of it, and return what was read."""
-    answer = read_any(text, task=task) if task else read_query(text)
+    answer = read_input(text, task=task) if task else read_query(text)
     if not isinstance(answer, Fault):
         assert canonical(answer.smiles) == answer.smiles
         return answer
@@ -184,7 +184,7 @@ def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: 
 
 @pytest.mark.parametrize(("text", "task", "blamed", "kind"), table("chem/faults_as_typed"))
 def test_a_fault_points_into_the_text_as_typed(text: str, task: Any, blamed: str, kind: str) -> None:
-    answer = read_any(text, task=task) if task else read_query(text)
+    answer = read_input(text, task=task) if task else read_query(text)
     assert isinstance(answer, Fault)
     assert (text[answer.start : answer.end], answer.kind) == (blamed, kind)
 
@@ -199,7 +199,7 @@ def test_a_text_that_is_too_long_is_refused_at_once(text: str) -> None:
 
 def test_the_limit_is_on_the_part_that_is_used() -> None:
     assert isinstance(read_query("C" * 1000 + " " + "n" * 500), Query)
-    assert isinstance(read_any("C" * 900 + ">>" + "C" * 900, task="retro"), Input)
+    assert isinstance(read_input("C" * 900 + ">>" + "C" * 900, task="retro"), Input)
     assert isinstance(read_query("CCCC", max_chars=3), Fault)
     # A higher limit cannot lift the one that keeps RDKit's recursion off the end of the stack.
     assert isinstance(read_query("C" * 100_000, max_chars=10**9), Fault)

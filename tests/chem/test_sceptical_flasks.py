@@ -20,7 +20,7 @@ MAX_MISSED = 2  # of a round, wrong answers above 50 % without a word
 def test_wrong_answers_are_marked_and_right_ones_are_not(number: str) -> None:
     rows = [row[1:] for row in ROWS if row[0] == number]
     for verdict, percent, typed, answer, _ in rows:
-        query = formats.read_any(typed, task="forward")
+        query = formats.read_input(typed, task="forward")
         assert not isinstance(query, chem.Fault), typed
         p = int(percent.removesuffix("%")) / 100
         first = Hypothesis(answer, answer, True, (answer,), (0.0,), 0.0, p, p, calibrated=True)

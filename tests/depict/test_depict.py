@@ -11,7 +11,7 @@ from PIL import Image
 from rdkit.Chem import BondDir
 from rdkit.Chem.Draw import rdMolDraw2D
 
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.depict import canvas, schemes
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction, svg_size
@@ -80,7 +80,7 @@ def test_a_stereo_bond_is_drawn_alike_thick_and_plain(shaded: bool) -> None:
 
 
 def test_a_scheme_is_one_picture_in_both_formats() -> None:
-    change = strategy(FLASK, AMIDE)
+    change = classify_step(FLASK, AMIDE)
     svg = schemes.scheme_to_svg(FLASK, AMIDE, change, "Et₃N")
     root = fromstring(svg)
     image = opened(schemes.scheme_to_png(FLASK, AMIDE, change, "Et₃N"))

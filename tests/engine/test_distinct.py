@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import chemspec
 from chemspec import chem
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.engine import distinct
 from chemspec.engine.engine import installed_models
 from chemspec.settings import DecodeSettings
@@ -124,7 +124,7 @@ LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 
 def breaks(reactants: str) -> bool:
     """Whether a step makes the amide bond of lidocaine."""
-    step = strategy(reactants, LIDOCAINE)
+    step = classify_step(reactants, LIDOCAINE)
     return step is not None and (6, 8) in step.made
 
 

@@ -32,7 +32,7 @@ def engine_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Engin
 
 def test_library_and_service_read_as_the_app_does(engine_of: Callable[[str], Engine]) -> None:
     for row in ROWS:
-        read = formats.read_any(row["text"], task=row["task"])
+        read = formats.read_input(row["text"], task=row["task"])
         ready = engine_of(row["task"]).prepare(row["text"])
         if isinstance(read, chem.Fault):
             assert ready.refusal and ready.refusal.message == str(read), row
@@ -52,7 +52,7 @@ def test_the_result_says_what_was_read(engine_of: Callable[[str], Engine]) -> No
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["task"] == "retro"], ids=lambda row: row["id"])
 def test_plans_read_as_the_app_does(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    read = formats.read_any(row["text"], task="retro")
+    read = formats.read_input(row["text"], task="retro")
     monkeypatch.setattr(search.RouteSearch, "run", lambda self, _: Plan(self.target, "open", ""))
     found = search.plan(row["text"], Expander(None, keep=False), None)  # type: ignore[arg-type]
     if not isinstance(read, formats.Input):
@@ -66,7 +66,7 @@ def test_checks_read_as_the_app_does(engine_of: Callable[[str], Engine]) -> None
     faults = [row for row in ROWS if "fault" in row]
     assert faults
     for row in faults:
-        read = formats.read_any(row["text"], task=row["task"])
+        read = formats.read_input(row["text"], task=row["task"])
         with pytest.raises(ValueError, match="cannot be read") as error:
             check_reaction(engine_of(row["task"]), row["text"])
         assert str(read) in str(error.value)

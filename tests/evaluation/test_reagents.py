@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.chem import canonical
-from chemspec.chem.formats import Input, read_any
+from chemspec.chem.formats import Input, read_input
 from chemspec.chem.molecules.salts import normal_form, other_reagents
 from chemspec.evaluation import accuracy
 
@@ -37,12 +37,12 @@ def test_reagents_are_what_the_core_leaves_over_however_it_is_spelled() -> None:
 
 
 def test_a_whole_reaction_is_one_query() -> None:
-    read = read_any("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", task="reagents")
+    read = read_input("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", task="reagents")
     assert isinstance(read, Input)
     left, right = read.smiles.split(">>")
     assert (left, right) == (canonical("CCO.CC(=O)Cl"), canonical("CCOC(C)=O"))
     assert "the agents are left out" in read.notes
-    again = read_any(read.smiles, task="reagents")
+    again = read_input(read.smiles, task="reagents")
     assert isinstance(again, Input) and again.smiles == read.smiles and not again.notes
 
 

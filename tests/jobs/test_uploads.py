@@ -236,7 +236,7 @@ def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told()
     broken = SDF.replace(" O  ", " Xx ", 1)
     (first, *_), (second, *_) = uploads.read_upload(broken.encode(), "a.sdf").rows
     assert "M  END" in first and second == "[Na+].[OH-]"
-    fault = formats.read_any(first, task="forward")
+    fault = formats.read_input(first, task="forward")
     assert isinstance(fault, chem.Fault) and "Xx" in fault.message
 
 

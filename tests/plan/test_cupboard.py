@@ -49,7 +49,7 @@ class Fake:
 
 def test_every_kind_is_one_of_the_classes_and_its_reagents_can_be_read() -> None:
     from chemspec.asset_files import read_asset_table
-    from chemspec.chem.reactions.strategy import FOLDER
+    from chemspec.chem.reactions.step_class import FOLDER
 
     named = {row[1] for row in read_asset_table(FOLDER / "reaction_classes.tsv")}
     for kind in cupboard.kinds().values():

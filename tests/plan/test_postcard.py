@@ -20,7 +20,7 @@ from PIL import Image
 from rdkit.Chem import rdChemReactions
 
 from chemspec import chem
-from chemspec.chem.formats import Input, read_any
+from chemspec.chem.formats import Input, read_input
 from chemspec.chem.reading import chemdraw
 from chemspec.depict.font import sans
 from chemspec.plan import depict, postcard
@@ -176,7 +176,7 @@ def test_chemdraw_and_we_read_a_route_back() -> None:
     root = chemdraw.parse_cdxml(text)
     assert not isinstance(root, chem.Fault)
     for node, part in zip(BRANCHED.steps, chemdraw.split_steps(root, 9), strict=True):
-        read = read_any(part, task="retro")
+        read = read_input(part, task="retro")
         assert isinstance(read, Input) and read.smiles == node.smiles and node.step
         assert {*node.step.reactants} <= {*read.other.split(".")}
     assert "CC#N" in read.other.split("."), "the conditions over the arrow of the last step"

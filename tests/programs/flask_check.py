@@ -4,7 +4,7 @@
 
 The file has columns `reactants_and_reagents` and `product`. A recorded flask may lack what the patent used: text mining
 loses catalysts and activators. Flasks that hold nothing but reactants and solvents are therefore counted apart.
-It also counts the reactions whose carbon skeleton would do what it seldom does (`Strategy.unlikely`).
+It also counts the reactions whose carbon skeleton would do what it seldom does (`StepClass.unlikely_change`).
 Reagents are what gives no atom to the product (by atom map) and is no solvent, so their choice rests on no table of the
 check.
 """
@@ -23,8 +23,8 @@ from pathlib import Path
 from chemspec import chem
 from chemspec.chem.checks.flask_check import missing_or_conflicting, needs_of
 from chemspec.chem.checks.flask_parts import split_flask
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 
 COMMONEST = 10  # classes with a need, in which reagents are taken out
 _SOLVENTS = """
@@ -52,7 +52,7 @@ def recorded_reactions(path: Path, rows: int, seed: int) -> Iterator[tuple[str, 
 
 def without_reagents(flask: str, product: str) -> str:
     """Return a flask without the molecules that give the product no atom and are no solvents."""
-    step = strategy(flask, product)
+    step = classify_step(flask, product)
     given, agents = split_flask(flask, step) if step else (flask.split("."), [])
     return chem.canonical(".".join([*given, *(part for part in agents if part in SOLVENTS)])) or flask
 
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print every warning about a flask with reagents")
     args = parser.parse_args()
     reactions = list(recorded_reactions(args.file, args.rows, args.seed))
-    steps = {pair: step for pair in reactions if (step := strategy(*pair))}
+    steps = {pair: step for pair in reactions if (step := classify_step(*pair))}
     names = {pair: step.name for pair, step in steps.items()}
     start = time.process_time()
     warnings = {pair: missing_or_conflicting(*pair) for pair in reactions}
@@ -78,7 +78,9 @@ def main() -> None:
     print(f"warnings: {len(warned)} ({len(warned) / len(reactions):.1%})")
     print(f"  of {len(bare)} flasks of reactants and solvents alone: {len(warned) - len(with_reagents)}")
     print(f"  of {len(reactions) - len(bare)} flasks with reagents: {len(with_reagents)}")
-    unlikely = Counter(step.unlikely for pair in reactions if (step := strategy_of_step(*pair)) and step.unlikely)
+    unlikely = Counter(
+        step.unlikely_change for pair in reactions if (step := classify_whole_step(*pair)) and step.unlikely_change
+    )
     print(f"skeletons: {', '.join(f'{count} {what}' for what, count in unlikely.items())}")
     if args.show:
         for flask, product in with_reagents:

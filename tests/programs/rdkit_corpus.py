@@ -23,7 +23,7 @@ from rdkit.Chem import rdChemReactions
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.molecules import parsing
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.reading import reaction_files
 from chemspec.chem.reading.molfile import split_lines as numbered_lines
 from chemspec.io.readers import decode_text, read_text
@@ -114,7 +114,7 @@ def records(path: Path, kind: str) -> Iterator[str]:
 def compare(text: str, kind: str) -> tuple[str, str]:
     """Return whether chemspec and RDKit read the same, and what chemspec says."""
     reaction = kind in ("RXN", "RDF") or (kind == "CDXML" and "<step" in text)
-    found = [formats.read_any(text, task=task) for task in (("forward", "retro") if reaction else ("retro",))]
+    found = [formats.read_input(text, task=task) for task in (("forward", "retro") if reaction else ("retro",))]
     faults = [read.message for read in found if isinstance(read, chem.Fault)]
     ours = tuple(read.smiles for read in found if not isinstance(read, chem.Fault))
     with rdBase.BlockLogs():

@@ -53,7 +53,7 @@ def main() -> None:
         if args.rounds and number not in args.rounds:
             lines.append(line)
             continue
-        query = formats.read_any(typed, task="forward")
+        query = formats.read_input(typed, task="forward")
         assert not isinstance(query, chem.Fault), (typed, query)
         reviewed = review(engines, "forward", query.smiles, index=None)
         first = reviewed.suggestions[0]

@@ -7,7 +7,7 @@ from helpers.case_tables import table
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review.conditions import FROM_PRECEDENTS, USUAL, fits_step, usable_conditions, without_work_up
 
@@ -16,7 +16,7 @@ BIARYL, COUPLED = "OB(O)c1ccccc1.Brc1ccc(C)cc1", "Cc1ccc(-c2ccccc2)cc1"
 
 
 def smiles_of(names: str) -> str:
-    read = formats.read_any(names, task="forward")
+    read = formats.read_input(names, task="forward")
     assert isinstance(read, formats.Input), names
     return str(chem.canonical(read.smiles))
 
@@ -60,7 +60,7 @@ def test_a_coupling_takes_the_first_set_with_a_metal() -> None:
 )
 def test_class_and_conditions_agree(reactants: str, product: str, reagents: str, fits: bool) -> None:
     left, right = str(chem.canonical(reactants)), str(chem.canonical(product))
-    assert fits_step(str(chem.canonical(reagents)), left, right, strategy_of_step(left, right)) == fits
+    assert fits_step(str(chem.canonical(reagents)), left, right, classify_whole_step(left, right)) == fits
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_class_and_conditions_agree(reactants: str, product: str, reagents: str,
 )
 def test_the_usual_reagents_of_a_hydrogenation_have_hydrogen_and_metal(reactants: str, product: str) -> None:
     reagents, source = usable_conditions(None, reactants, product)
-    step = strategy_of_step(reactants, product)
+    step = classify_whole_step(reactants, product)
     assert source == USUAL and {"[H][H]", PD} <= set(reagents.split("."))
     assert fits_step(reagents, reactants, product, step)
 
@@ -92,5 +92,5 @@ def test_two_protocols_and_nameless_reagents_are_passed_over() -> None:
 
 
 def test_chlorouracil_and_an_amine_are_an_snar() -> None:
-    step = strategy_of_step("CC(C)n1c(=O)cc(Cl)[nH]c1=O.CC(N)c1ccccc1", "CC(Nc1cc(=O)n(C(C)C)c(=O)[nH]1)c1ccccc1")
+    step = classify_whole_step("CC(C)n1c(=O)cc(Cl)[nH]c1=O.CC(N)c1ccccc1", "CC(Nc1cc(=O)n(C(C)C)c(=O)[nH]1)c1ccccc1")
     assert step is not None and step.name == "SNAr"

@@ -52,7 +52,7 @@ def test_a_reaction_in_any_format_is_checked_with_one_search(written: str, task:
     assert (found.rank, found.agrees, found.probability, found.problem) == (2, False, 0.25, "")
     assert [one.canonical for one in found.others] == ["CCO"]
     (asked,) = engine.asked
-    right = set(formats.read_any(written, task="forward").smiles.split(".")), {ACETANILIDE}  # type: ignore[union-attr]
+    right = set(formats.read_input(written, task="forward").smiles.split(".")), {ACETANILIDE}  # type: ignore[union-attr]
     assert (set(asked[0].split(".")), asked[1]) == (right[task == "retro"], CHECK_SETTINGS)
 
 

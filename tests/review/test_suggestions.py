@@ -10,7 +10,7 @@ import pytest
 from helpers.case_tables import table
 
 from chemspec import chem, precedents
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.rows import review_table
@@ -25,7 +25,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     flask, product = str(chem.canonical(flask)), str(chem.canonical(product))
     answer = Hypothesis(product, product, True, (product,), (0.0,), 0.0, 0.9, 0.9)
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
-    card = Suggestion("forward", flask, 1, answer, strategy_of_step(flask, product), precedents=found)
+    card = Suggestion("forward", flask, 1, answer, classify_whole_step(flask, product), precedents=found)
     assert card.reagents[0] == reagents
     (row,) = review_table(cast(Any, SimpleNamespace(task="forward", checks={}, suggestions=[card])))
     assert row["reagents"] == precedents.in_words(reagents, formulas=True)

@@ -17,15 +17,15 @@ import pytest
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.checks import flask_check
-from chemspec.chem.reactions import strategy
+from chemspec.chem.reactions import step_class
 from chemspec.chem.reading.names import lab_names, lookup, reagents
 from chemspec.stock.lists import BUILT_IN, default_lists, list_stamps, load_stock, load_usable_stock
 from chemspec.system import lab_files
 
 CACHES = (
     *(lab_names.lab_names, reagents.names_by_smiles, lookup.look_up, flask_check.load_hazards, flask_check.hazards),
-    *(strategy.load_rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
-    *(strategy._product_hits, strategy._reactant_hits, strategy._rules_for_product, lab_files._plugin_files),
+    *(step_class.load_rules, step_class._rules_that_bind, step_class._rules_that_may_fit, step_class.classify_step),
+    *(step_class._product_hits, step_class._reactant_hits, step_class._rules_for_product, lab_files._plugin_files),
 )
 
 
@@ -98,9 +98,9 @@ def test_names_of_the_lab_are_read_wherever_names_are(home: Path) -> None:
     with pytest.warns(RuntimeWarning, match=r"names/more\.csv, line 2 .*no SMILES"):
         assert lab_names.lab_names()["lab 7"] == ("CC(=O)Nc1ccccc1", "LAB 7")
     for text in ("LAB-0042", "lab-0042", "Our  Aniline"):
-        read = formats.read_any(text, task="retro")
+        read = formats.read_input(text, task="retro")
         assert isinstance(read, formats.Input) and read.smiles == "Cc1ccccc1N", text
-    flask = formats.read_any("LAB-0042, acetyl chloride", task="forward")
+    flask = formats.read_input("LAB-0042, acetyl chloride", task="forward")
     assert isinstance(flask, formats.Input) and set(flask.smiles.split(".")) == {"Cc1ccccc1N", "CC(=O)Cl"}
     assert reagents.name_of(str(chem.canonical("CC(=O)Nc1ccccc1"))) == "LAB 7"
 
@@ -114,7 +114,7 @@ def test_hazards_and_classes_of_the_lab_come_with_the_others(home: Path) -> None
     with pytest.warns(RuntimeWarning, match=r"hazards/rules\.tsv, line (2|3)") as warned:
         assert "our ethanol is denatured" in flask_check.hazards("CCO", "CC=O")
     assert len(warned) == 2
-    step = strategy.strategy("CCO", "CC=O")
+    step = step_class.classify_step("CCO", "CC=O")
     assert step is not None and step.name == "House oxidation"
 
 

@@ -64,7 +64,7 @@ def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: 
     engines = load_engines(threads=1)
     compared = 0
     for number, query in enumerate(QUERIES[task]):
-        read = formats.read_any(query, task=task)
+        read = formats.read_input(query, task=task)
         assert isinstance(read, formats.Input)
         asked = Question(task, task, read.ordered, how, read.notes, CARDS, expected=read.other)
         result = engines[task].predict([read.ordered], how)[0]

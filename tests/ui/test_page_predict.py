@@ -27,7 +27,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.molecules import layout
 from chemspec.chem.molecules.bottles import as_bottled
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.chem.reading.names import short_names
 from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
@@ -292,7 +292,7 @@ def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> N
     target = chem.canonical(core + "(O)CC(=O)O")
     reactants = chem.canonical(core + "(OC(C)=O)CC(=O)OC(C)(C)C")
     assert target and reactants
-    change = strategy(reactants, target)
+    change = classify_step(reactants, target)
     assert change
     laid, model = Chem.MolFromSmiles(reactants), Chem.MolFromSmiles(target)
     pairs = tuple((origin, atom) for atom, origin in enumerate(change.origin) if origin >= 0)
@@ -312,7 +312,7 @@ def test_a_layout_that_rdkit_cannot_align_is_drawn_all_the_same(monkeypatch: pyt
         raise RuntimeError("Range Error")
 
     product, reactants = "CC(=O)Nc1ccc(C)cc1CCN", "CC(=O)Cl.Cc1ccc(N)c(CCN)c1"
-    change = strategy(reactants, product)
+    change = classify_step(reactants, product)
     assert change is not None
     plain = schemes.scheme_to_svg(reactants, product, change)
     molecules.draw_svg.cache_clear()
@@ -324,12 +324,12 @@ def test_every_short_name_is_known_and_can_be_typed() -> None:
     assert len(short_names.name_table()) == len(short_names.read_short_names()) > 100
     assert not [name for name, parts in short_names.name_table() if "?" in parts]
     for name, _ in short_names.read_short_names():
-        assert isinstance(formats.read_any(f"CCO, {name}", task="forward"), formats.Input), name
+        assert isinstance(formats.read_input(f"CCO, {name}", task="forward"), formats.Input), name
 
 
 def test_the_salts_of_a_click_reaction_have_names_in_the_order_of_the_flask() -> None:
     for flask in (CLICK, "phenylacetylene, benzyl azide, CuSO4, sodium ascorbate, water, tBuOH"):
-        read = formats.read_any(flask, task="forward")
+        read = formats.read_input(flask, task="forward")
         assert isinstance(read, formats.Input), read
         drawn, names = short_names.split_drawn_and_named(read.ordered.split("."))
         assert drawn == (0, 1)
@@ -577,8 +577,8 @@ def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkey
 def test_a_scheme_for_chemdraw_holds_the_reaction_with_its_arrow() -> None:
     flask = "C[C@H](N)C(=O)O.O=C(Cl)c1ccccc1.[Na+].[OH-].C1CCOC1"
     product = "C[C@H](NC(=O)c1ccccc1)C(=O)O"
-    text = schemes.scheme_to_cdxml(flask, product, strategy(flask, product))
-    read = formats.read_any(text, task="forward")
+    text = schemes.scheme_to_cdxml(flask, product, classify_step(flask, product))
+    read = formats.read_input(text, task="forward")
     assert isinstance(read, formats.Input)
     assert (read.kind, read.reaction) == ("CDXML", f"{flask}>>{product}")  # names over the arrow are read too
     assert schemes.scheme_to_cdxml("x", product, None) == schemes.scheme_to_cdxml("C", "x", None) == ""
@@ -615,7 +615,7 @@ WHOLE = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
 def test_a_reaction_that_is_not_the_first_answer_is_shown_where_it_stands_or_drawn_with_what_is_wrong(
     text: str, task: Any, answers: tuple[str, ...], words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = formats.read_any(text, task=task)
+    read = formats.read_input(text, task=task)
     assert isinstance(read, formats.Input)
     asked = query_panel.Question(task, task, read.ordered, DecodeSettings(), cards=1, expected=read.other)
     assert asked.text == text
@@ -720,7 +720,7 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
 
 def test_why_names_the_accuracy_of_the_class(tmp_path: Path) -> None:
     flask, product = "CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1"
-    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product), strategy(flask, product))
+    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product), classify_step(flask, product))
     assert details.describe_class_accuracy(tmp_path, amide) == ""
     top = {"1": {"value": 0.91, "low": 0.87, "high": 0.94}}
     measured = {"top": top, "classes": {"Amide formation": {"reactions": 266, "top": top}}}
@@ -741,7 +741,7 @@ def test_a_pasted_file_is_folded_to_its_name() -> None:
         ("aniline\nacetyl chloride\nEt3N\nDCM\nDMAP", ""),
         (molfile.replace(" O  ", " Xx ", 1), ""),
     ):
-        assert query_box.folded_label(text, formats.read_any(text, task="forward")) == name
+        assert query_box.folded_label(text, formats.read_input(text, task="forward")) == name
     assert query_box.folded_label("", None) == ""
 
 

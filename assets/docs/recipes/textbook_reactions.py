@@ -28,7 +28,7 @@ from rdkit.Chem import AllChem
 
 from chemspec import chem
 from chemspec.chem.checks.flask_check import missing_or_conflicting, needs_of, split_flask
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.data.shards import read_rows
 
 STOCK = Path(__file__).parents[2] / "stock" / "common.txt.gz"
@@ -298,7 +298,7 @@ def negative_flasks(rows: Sequence[dict[str, str]], count: int) -> Iterator[Flas
     """Yield recorded reactions without what their class needs; their product is the largest molecule, unchanged."""
     for row in rows:
         flask, made = row["reactants_and_reagents"], row["main_product"]
-        step = strategy(flask, made)
+        step = classify_step(flask, made)
         missing = " ".join(part.phrase for need in needs_of(flask, step) for part in need.sets[:1]) if step else ""
         if not any(word in missing for word in NEEDED):
             continue

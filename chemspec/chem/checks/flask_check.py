@@ -26,8 +26,8 @@ from chemspec.chem.checks.flask_media import medium_conflicts
 from chemspec.chem.checks.flask_parts import fits, matches_any, matches_of, split_flask
 from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, shared_mol
 from chemspec.chem.molecules.query import main_product
-from chemspec.chem.reactions.stoichiometry import strategy_of_step
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
+from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.system.lab_files import read_lab_table
 
 FOLDER = Path(__file__).parent
@@ -85,7 +85,7 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
 def check_flask(flask: str, product: str) -> FlaskReport:
     """Return what a flask with all reagents lacks for a product, what contradicts it, and repairs."""
     product = main_product(product) or product  # the acid of a salt may well do the work
-    step = strategy_of_step(flask, product)
+    step = classify_whole_step(flask, product)
     if step is None:
         return FlaskReport()
     with rdBase.BlockLogs():
@@ -111,7 +111,7 @@ def check_flask(flask: str, product: str) -> FlaskReport:
 
 
 def _missing(
-    flask: str, step: Strategy, sides: tuple[Any, Any], given: Sequence[str], agents: Sequence[str]
+    flask: str, step: StepClass, sides: tuple[Any, Any], given: Sequence[str], agents: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Return a sentence on what a reaction needs and the flask lacks, if anything, and a remark on what goes unsaid.
 
@@ -166,7 +166,7 @@ def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) 
             yield sentence
 
 
-def _decided_by_amounts(flask: str, step: Strategy, whole: Sequence[str]) -> list[str]:
+def _decided_by_amounts(flask: str, step: StepClass, whole: Sequence[str]) -> list[str]:
     """Return remarks on products between which amounts or temperature decide."""
     rows = read_rows("flask_amounts")
     return [
@@ -174,14 +174,14 @@ def _decided_by_amounts(flask: str, step: Strategy, whole: Sequence[str]) -> lis
     ]
 
 
-def needs_of(flask: str, step: Strategy) -> list[Need]:
+def needs_of(flask: str, step: StepClass) -> list[Need]:
     """Return what a reaction needs in addition to its reactants, whether or not the flask holds it."""
     names = step.name.split(" + ")
     needs = (need for name in names for classes, need in load_needs() if name in classes)
     return [need for need in needs if _applies(need, flask, step)]
 
 
-def _applies(need: Need, flask: str, step: Strategy) -> bool:
+def _applies(need: Need, flask: str, step: StepClass) -> bool:
     if need.reactants == "-":
         return True
     pattern, changed = fixed_pattern(need.reactants), set(step.before)

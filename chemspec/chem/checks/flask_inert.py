@@ -8,7 +8,7 @@ from typing import Any
 
 from chemspec.chem.checks.flask_parts import matches_any, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
 
 _METALS = "[Pd,Ni,Cu,Co,Fe,Ru,Rh,Ir,Pt,Ag,Au,Mg,Zn,Li,Sn] [Pd+2] [Ni+2] [Cu+] [Cu+2] [Ag+]"
 _STRONG_BASES = "[H-] [CX4]-[O-] [NH2-] [N-](-[CX4,Si])-[CX4,Si] [OH-] [Li]-[#6] [Na+0,K+0]"
@@ -83,7 +83,7 @@ def matches_at(mol: Any, smarts: str, atom: int) -> bool:
     return any(hit[0] == atom for hit in mol.GetSubstructMatches(fixed_pattern(smarts), maxMatches=1000))
 
 
-def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _vinyl_halides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if matches_any(whole, _METALS) or matches_any(whole, _STRONG_BASES):
         return
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
@@ -95,7 +95,7 @@ def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
             yield "a cyclopropyl halide does not take part in a substitution without a metal"
 
 
-def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _mitsunobu_amines(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if not matches_any(whole, _AZO):
         return
     amines = {hit[0] for hit in matches_of(left, _AMINE)}
@@ -106,7 +106,7 @@ def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str
             yield "the Mitsunobu reaction needs an acidic N-H (of an imide, a sulfonamide or an azole)"
 
 
-def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _moved_alkynes(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if matches_any(whole, _STRONG_BASES):
         return
     alkynes = {atom for hit in matches_of(left, "C#C") for atom in hit}
@@ -117,7 +117,7 @@ def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
         yield "a triple bond does not move along a chain without a strong base"
 
 
-def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _electron_poor_alkenes(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if "Epoxidation" not in step.name or not matches_any(whole, _PERACIDS) or matches_any(whole, _OTHER_PEROXIDES):
         return
     changed = set(step.before)
@@ -125,7 +125,7 @@ def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequenc
         yield "a peracid does not epoxidise a double bond next to a carbonyl group or nitrile"
 
 
-def _halogenated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _halogenated_rings(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if step.name != "Halogenation" or matches_any(whole, _ACTIVATORS):
         return
     iodine = matches_any(whole, "[I][I]") and not matches_any(whole, _IODINE_OXIDANTS)
@@ -151,7 +151,7 @@ def _halogenated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[st
                     yield "iodine alone does not iodinate such a ring: it needs an oxidant or silver"
 
 
-def _nitrated_pyridines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _nitrated_pyridines(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if step.name != "Nitration":
         return
     for atom in {atom for pair in step.made for atom in pair if right.GetAtomWithIdx(atom).GetIsAromatic()}:
@@ -162,7 +162,7 @@ def _nitrated_pyridines(step: Strategy, left: Any, right: Any, whole: Sequence[s
                     yield "a pyridine without a group that gives electrons is not nitrated"
 
 
-def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _stabilised_ylides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if not step.name.startswith("Wittig") or not matches_any(whole, _YLIDE) or matches_any(whole, "P=O"):
         return
     changed = set(step.before)
@@ -170,7 +170,7 @@ def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[st
         yield "a ylide next to a carbonyl group does not take an aryl ketone; a phosphonate does (HWE)"
 
 
-def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _benzylic_carbons(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if matches_any(whole, _METALS) or matches_any(whole, _STRONG_BASES):
         return
     methyls = {hit[0] for hit in matches_of(left, _TOLYL)}
@@ -181,7 +181,7 @@ def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str
             yield "an alkyl group on such a ring is not acidic enough to take up a carbonyl group"
 
 
-def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _orientation(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a group would enter a benzene ring meta to the groups that give most electrons."""
     if step.name not in _ELECTROPHILIC or matches_any(whole, _METALLATED):
         return
@@ -213,7 +213,7 @@ def _outside(mol: Any, ring: Sequence[int], member: int) -> int:
     return next((k.GetIdx() for k in near if k.GetIdx() not in ring and k.GetSymbol() == "N"), -1)
 
 
-def _ends_before(step: Strategy) -> Iterator[tuple[int, int]]:
+def _ends_before(step: StepClass) -> Iterator[tuple[int, int]]:
     """Yield the new bonds as atoms of the reactants, both ways round."""
     for pair in step.made:
         first, second = (step.origin[atom] for atom in pair)
@@ -222,7 +222,7 @@ def _ends_before(step: Strategy) -> Iterator[tuple[int, int]]:
             yield second, first
 
 
-def _tertiary_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _tertiary_amines(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a tertiary amine would lose an alkyl group to an acyl group, or triethylamine take one up."""
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     for nitrogen, carbon in _ends_before(step):
@@ -235,7 +235,7 @@ def _tertiary_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]
             yield "an alkyl chloride that nothing activates does not alkylate such a hindered amine"
 
 
-def _plain_esters(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _plain_esters(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where an amine would take an ester that needs heat or a catalyst, in a solvent that cannot be heated."""
     if "Amide formation" not in step.name or matches_any(whole, _ACYLATING):
         return
@@ -248,7 +248,7 @@ def _plain_esters(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -
             yield "a plain ester and an amine need heat, a strong base or a Lewis acid"
 
 
-def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _alkyl_fluorides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where fluoride would leave a saturated carbon atom in a substitution."""
     if matches_any(whole, _DEFLUORINATING):
         return
@@ -258,7 +258,7 @@ def _alkyl_fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]
             yield "an alkyl fluoride does not take part in a substitution"
 
 
-def _nitriles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _nitriles(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where an alcohol or an amine would add to a nitrile that nothing activates."""
     if step.name not in ("C–O bond formation", "Amidine or guanidine formation") or matches_any(whole, _ADDING):
         return

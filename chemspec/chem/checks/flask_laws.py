@@ -13,7 +13,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.checks.flask_parts import fits, matches_any
 from chemspec.chem.checks.flask_sites import opened_double_bonds, site_conflicts
 from chemspec.chem.molecules.parsing import fixed_pattern, shared_mol
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
 
 FOLDER = Path(__file__).parent
 # Electronegativities; nitrogen above chlorine, since the chlorine of N-chloro compounds is what oxidises.
@@ -28,7 +28,7 @@ _ADDITIONS = ("Dihydroxylation", "Epoxidation")
 _OPEN = ("alogenation", "Addition of a halogen", "ormylation", "organometallic")
 
 
-def missing_electrons(step: Strategy, left: Any, right: Any) -> str:
+def missing_electrons(step: StepClass, left: Any, right: Any) -> str:
     """Return what a step needs to balance its electrons, a reductant or an oxidant; empty where it needs neither.
 
     The atoms that stay are compared before and after, with hydrogen; a group that leaves takes its electrons along.
@@ -67,7 +67,7 @@ def _sign(other: float, attraction: float) -> int:
     return (other > attraction) - (other < attraction)
 
 
-def law_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def law_conflicts(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield what is against a law: too many oxygens for a double bond, and sites that the reaction does not choose."""
     yield from site_conflicts(step, left, right, whole)
     opened = list(opened_double_bonds(step, left, right))
@@ -76,7 +76,7 @@ def law_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -
         yield f"a double bond takes up two C-O bonds, and this product has {len(oxygens)} new ones"
 
 
-def unusual_class(step: Strategy, whole: Sequence[str]) -> Iterator[str]:
+def unusual_class(step: StepClass, whole: Sequence[str]) -> Iterator[str]:
     """Yield what well-known reagents of a flask usually do together, where the answer is of another class."""
     for patterns, unless, classes, sentence in _usual():
         if any(name in step.name for name in classes.split("|")):

@@ -6,10 +6,10 @@ from typing import Any
 
 from chemspec.chem.molecules.parsing import fixed_pattern, shared_mol
 from chemspec.chem.molecules.pattern_screen import atom_types, has_types, may_match, needed_types
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
 
 
-def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
+def split_flask(flask: str, step: StepClass) -> tuple[list[str], list[str]]:
     """Return the molecules of a flask that give the product atoms, and the others."""
     given: list[str] = []
     agents: list[str] = []

@@ -11,7 +11,7 @@ from rdkit import Chem
 from chemspec.chem.checks.flask_inert import INERT_GROUPS, matches_at
 from chemspec.chem.checks.flask_parts import matches_any, matches_of
 from chemspec.chem.molecules.parsing import fixed_pattern
-from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reactions.step_class import StepClass
 
 _COUPLED = ("Suzuki coupling", "Stille coupling", "Negishi coupling", "Sonogashira coupling", "Heck coupling")
 _BORANES = "[BX3;!H0] [BH3] [BH4-].B(F)(F)F"
@@ -64,7 +64,7 @@ _WITHDRAWING = "[$([N+](=O)[O-]),$(C#N),$(C(F)(F)F),$(S(=O)=O),$([CX3]=O),$([N+;
 _GIVING = "[$([OX2]),$([NX3;!$([N+])]),$([SX2]),$([CX4;!$(C(F)(F)F)]),$(c),$([O-])]"
 
 
-def opened_double_bonds(step: Strategy, left: Any, right: Any) -> Iterator[tuple[int, int]]:
+def opened_double_bonds(step: StepClass, left: Any, right: Any) -> Iterator[tuple[int, int]]:
     """Yield the C=C bonds that become single, as atoms of the product."""
     after = [atom for atom in step.after if step.origin[atom] >= 0 and right.GetAtomWithIdx(atom).GetSymbol() == "C"]
     for k, atom in enumerate(after):
@@ -75,7 +75,7 @@ def opened_double_bonds(step: Strategy, left: Any, right: Any) -> Iterator[tuple
                 yield other, atom
 
 
-def site_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def site_conflicts(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a new bond is at a site that the reaction does not choose."""
     names = step.name.split(" + ")
     for name, find in _LAWS.items():
@@ -85,13 +85,13 @@ def site_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
         yield from law(step, left, right, whole)
 
 
-def _azoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _azoles(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     for hit in matches_of(right, _AZOLE):
         if any(set(pair) == set(hit[:2]) for pair in step.made):
             yield "direct arylation of such an azole takes the carbon atom next to sulfur or oxygen"
 
 
-def _migrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _migrations(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     for moved, _, carbonyl, _, stays in matches_of(right, _MIGRATED):
         ends = [step.origin[atom] for atom in (moved, carbonyl, stays)]
         if min(ends) < 0 or left.GetBondBetweenAtoms(ends[0], ends[1]) is None:
@@ -100,7 +100,7 @@ def _migrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> 
             yield "in the Baeyer-Villiger oxidation the more substituted carbon atom moves"
 
 
-def _hydrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _hydrations(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     for here, there, _ in _added(step, left, right, {"O"}):
         if here < there and matches_any(whole, _BORANES):
             yield "hydroboration puts the hydroxyl group at the end of the double bond with more hydrogen"
@@ -110,7 +110,7 @@ def _hydrations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> 
             yield "acid puts the hydroxyl group at the end of the double bond with less hydrogen"
 
 
-def _hydrohalogenations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _hydrohalogenations(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     if not matches_any(whole, _HYDROGEN_HALIDE) or matches_any(whole, _RADICALS):
         return
     for here, there, atoms in _added(step, left, right, _HALIDES):
@@ -119,7 +119,7 @@ def _hydrohalogenations(step: Strategy, left: Any, right: Any, whole: Sequence[s
             yield "a hydrogen halide puts the halogen at the end of the double bond with less hydrogen"
 
 
-def _added(step: Strategy, left: Any, right: Any, symbols: set[str]) -> Iterator[tuple[int, int, tuple[int, int]]]:
+def _added(step: StepClass, left: Any, right: Any, symbols: set[str]) -> Iterator[tuple[int, int, tuple[int, int]]]:
     """Yield, of a double bond that gets one atom of these elements, the hydrogens there and at the other end before."""
     pairs = [pair for pair in step.made if any(right.GetAtomWithIdx(atom).GetSymbol() in symbols for atom in pair)]
     ends = {atom for pair in pairs for atom in pair if right.GetAtomWithIdx(atom).GetSymbol() == "C"}
@@ -133,7 +133,7 @@ def _added(step: Strategy, left: Any, right: Any, symbols: set[str]) -> Iterator
                 yield here, there, origins
 
 
-def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _epoxides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
     for first, oxygen, second in matches_of(left, _EPOXIDE):
         attacked = [atom for atom in (first, second) if atom in made and not _still_bound(step, right, atom, oxygen)]
@@ -162,13 +162,13 @@ def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> It
             yield "a nucleophile without acid opens an epoxide at its less substituted carbon atom"
 
 
-def _still_bound(step: Strategy, right: Any, carbon: int, oxygen: int) -> bool:
+def _still_bound(step: StepClass, right: Any, carbon: int, oxygen: int) -> bool:
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     ends = after.get(carbon), after.get(oxygen)
     return None not in ends and right.GetBondBetweenAtoms(*ends) is not None
 
 
-def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _tertiary_halides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a base or an anion would take the place of a tertiary halide, which loses hydrogen halide instead."""
     if not step.name.endswith(("lkylation", "(Williamson)", "Cyanation", "(Mitsunobu)", "exchange")):
         return
@@ -188,7 +188,7 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
                 yield "tert-butoxide takes hydrogen halide from a secondary halide"
 
 
-def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _deactivated_rings(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     if matches_any(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6]"):
         return  # the ring is metallated
     rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
@@ -210,7 +210,7 @@ def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[st
                     yield "a pyridine does not take part in a Friedel-Crafts reaction"
 
 
-def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _couplings(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where palladium would take an unactivated alkyl halide, or leave the better leaving group of a ring."""
     made = {step.origin[atom] for pair in step.made for atom in pair}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
@@ -221,7 +221,7 @@ def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     yield from _leaving_groups(step, left, right, whole)
 
 
-def _leaving_groups(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _leaving_groups(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a metal would leave the better leaving group of a benzene ring."""
     made = {step.origin[atom] for pair in step.made for atom in pair}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
@@ -238,7 +238,7 @@ def _leaving_groups(step: Strategy, left: Any, right: Any, whole: Sequence[str])
         yield "the metal takes the better leaving group (iodide, bromide, triflate, chloride in this order)"
 
 
-def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _fluorides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where boron or tin and an aryl fluoride would couple."""
     made = {step.origin[atom]: step.origin[other] for pair in step.made for atom, other in (pair, pair[::-1])}
     for carbon, fluorine in matches_of(left, "c-F"):
@@ -253,7 +253,7 @@ def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
             yield "an aryl fluoride does not take part in such a coupling"
 
 
-def _ketones(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _ketones(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a lithium or Grignard reagent would stop at the ketone of an ester or acid chloride."""
     made = {step.origin[atom]: step.origin[other] for pair in step.made for atom, other in (pair, pair[::-1])}
     for carbonyl, _, leaving in matches_of(left, _ACYL):
@@ -273,7 +273,7 @@ def _molecule_of(mol: Any, atom: int) -> int:
     return next(number for number, atoms in enumerate(Chem.GetMolFrags(mol)) if atom in atoms)
 
 
-def _tertiary_alcohols(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _tertiary_alcohols(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a tertiary alcohol would take part in a Mitsunobu reaction, whose phosphonium ion is too crowded."""
     if not matches_any(whole, _AZO):
         return
@@ -283,7 +283,7 @@ def _tertiary_alcohols(step: Strategy, left: Any, right: Any, whole: Sequence[st
             yield "a tertiary alcohol does not take part in the Mitsunobu reaction"
 
 
-def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _triazoles(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield the isomer that the metal does not give."""
     ends = [atom for atom in map(left.GetAtomWithIdx, step.before) if atom.GetDegree() == 1]
     if not any(atom.GetTotalNumHs() for atom in ends):
@@ -301,7 +301,7 @@ def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
             yield sentence
 
 
-def _sandmeyer_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _sandmeyer_halides(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where another halide than that of the copper salt would take the place of the diazonium group."""
     if not matches_any(whole, "[Cu]-Br [Cu]-Cl"):
         return
@@ -310,7 +310,7 @@ def _sandmeyer_halides(step: Strategy, left: Any, right: Any, whole: Sequence[st
         yield "in the Sandmeyer reaction the halide of the copper salt is taken up"
 
 
-def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _active_methylenes(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where a halogen would enter at one carbonyl group instead of between two."""
     if matches_any(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6]"):
         return
@@ -322,7 +322,7 @@ def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[st
             yield "the halogen goes to the carbon atom between two carbonyl groups"
 
 
-def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+def _stannylations(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
     """Yield where tin hydride would put tin in the place of a halogen, which a distannane and palladium do."""
     if matches_any(whole, "[Sn]-[Sn] [Pd] [Li] [Mg] [Sn]-[Cl,Br]") or not matches_any(whole, "[SnH]"):
         return
@@ -331,7 +331,7 @@ def _stannylations(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
         yield "tin hydride takes the halogen off (to a radical, which may close a ring), and leaves no tin there"
 
 
-def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _fischer_indoles(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where a methyl ketone would close through its methyl group."""
     if not matches_any(whole, "c-[NX3]-[NX3;H2]"):
         return
@@ -343,7 +343,7 @@ def _fischer_indoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]
             yield "under acid the Fischer synthesis closes at the more substituted carbon atom of the ketone"
 
 
-def _alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+def _alkynes(step: StepClass, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield where hydrogen over palladium would stop at the alkene, though nothing slows the catalyst down."""
     if not matches_any(whole, "[H][H].[Pd]") or matches_any(whole, _POISONS):
         return
@@ -353,7 +353,7 @@ def _alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Ite
             yield "hydrogen over palladium goes on to the alkane, unless lead, barium or quinoline slows it down"
 
 
-_Law = Callable[[Strategy, Any, Any, Sequence[str]], Iterator[str]]
+_Law = Callable[[StepClass, Any, Any, Sequence[str]], Iterator[str]]
 _LAWS: dict[str, _Law] = {
     "Direct arylation": _azoles,
     "Baeyer-Villiger oxidation": _migrations,

@@ -14,8 +14,8 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.molecules.query import canonical
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.salts import charge_of, group_salts
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 
 TABLE = Path(__file__).with_name("bottles.tsv")
 _MAGNESIUM = ("[Mg]", "[Mg+]")  # Mg2+ is a salt

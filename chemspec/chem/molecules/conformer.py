@@ -7,7 +7,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 from rdkit.Geometry import Point3D
 
-from chemspec.chem.molecules.trial import from_smiles
+from chemspec.chem.molecules.rdkit_tasks import from_smiles
 
 SECONDS = 3.0  # seconds for all components together, after which nothing is begun
 MAX_SECONDS = 4.0  # after which the process that computes is ended

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdinchi
 
-from chemspec.chem.molecules.trial import RDKIT_ERRORS, from_smiles
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS, from_smiles
 from chemspec.system.forked import Forked
 
 # A chain of 20,000 atoms overflows an 8 MB stack and kills the process (2,000 atoms are too many for 512 KB).
@@ -345,7 +345,7 @@ TRIALS: ContextVar[Trials | None] = ContextVar("trials", default=None)  # None: 
 
 @lru_cache(maxsize=1000)
 def try_in_process(kind: str, text: str) -> str:
-    """Parse a text (`kind` of `trial.READERS`) with limits of time and memory; `TOO_HARD` if it was ended.
+    """Parse a text (`kind` of `rdkit_tasks.READERS`) with limits of time and memory; `TOO_HARD` if it was ended.
 
     Raises TooManyTrialsError where `TRIALS` are set and used up.
     """

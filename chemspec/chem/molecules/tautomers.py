@@ -16,7 +16,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolHash
 
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 
 # Atoms a, b, c: the double bond between b and c goes between a and b, and a hydrogen of a to c.
 _SHIFTS = (

@@ -12,7 +12,7 @@ from functools import lru_cache
 from rdkit import Chem
 
 from chemspec.chem.molecules.parsing import mol_from_smiles
-from chemspec.chem.reactions.strategy import families, family_of, strategy
+from chemspec.chem.reactions.step_class import classify_step, families, family_of
 
 Bonds = tuple[tuple[int, int], ...]  # pairs of atom indices in the order of the canonical SMILES
 
@@ -46,8 +46,8 @@ def parse_guide(text: str) -> Guide:
 def guide_predicate(guide: Guide, target: str) -> Callable[[str], bool]:
     """Return a predicate that tests whether a step from reactants to the target satisfies a guide.
 
-    Steps that cannot be analysed (`strategy`) are rejected, and a bond counts as broken only if both of its atoms come
-    from the reactants. ValueError if the target (canonical SMILES) has no bond with a given name.
+    Steps that cannot be analysed (`classify_step`) are rejected, and a bond counts as broken only if both of its atoms
+    come from the reactants. ValueError if the target (canonical SMILES) has no bond with a given name.
     """
     bonds = bonds_by_name(target)
     if missing := [name for name in (*guide.cut, *guide.keep) if name not in bonds]:
@@ -58,7 +58,7 @@ def guide_predicate(guide: Guide, target: str) -> Callable[[str], bool]:
     total_counts = Counter(symmetry_classes.values())
 
     def fits(reactants: str) -> bool:
-        step = strategy(reactants, target)
+        step = classify_step(reactants, target)
         if step is None:
             return False
         formed_counts = Counter(symmetry_classes[pair] for pair in step.made)

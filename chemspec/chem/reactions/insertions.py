@@ -10,7 +10,7 @@ from typing import Any
 from rdkit import Chem
 
 from chemspec.chem.molecules.parsing import fixed_pattern
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.reactions.atom_maps import AtomMap
 
 _KETONE = "[CX3](=O)(-[#6])-[#6]"

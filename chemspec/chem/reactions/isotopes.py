@@ -15,7 +15,7 @@ from rdkit import Chem, rdBase
 
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.molecules.query import ARROW, canonical
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.reactions.atom_maps import map_atoms
 
 SECONDS = 1.0  # limit of processor time for the map of one answer

@@ -12,7 +12,7 @@ from rdkit import Chem, rdBase
 
 from chemspec.chem import ARROW, canonical
 from chemspec.chem.molecules.parsing import mol_from_smiles
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.reactions.atom_maps import map_atoms
 
 Mol = Chem.Mol

@@ -11,7 +11,7 @@ from functools import lru_cache
 from chemspec.chem.molecules.parsing import shared_mol
 from chemspec.chem.molecules.query import elements, formula_balance, heavy_atoms
 from chemspec.chem.reactions.atom_maps import map_atoms
-from chemspec.chem.reactions.strategy import BYSTANDERS, FOLDER, SECONDS, Strategy, strategy
+from chemspec.chem.reactions.step_class import BYSTANDERS, FOLDER, SECONDS, StepClass, classify_step
 
 MAX_EQUIVALENTS = 3  # equivalents
 MAX_BONDS = 4  # bonds that an over-reaction makes; more are a wrong map
@@ -58,7 +58,7 @@ def missing_labels(reactants: str, product: str) -> Counter[str]:
     return Counter({label: count for label, count in required.items() if label not in given})
 
 
-def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
+def lost_labels(reactants: str, product: str, step: StepClass) -> Counter[str]:
     """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
     remaining = Counter[str]()
     stays = set(step.origin)
@@ -86,8 +86,8 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
     """
     if "." in product:
         return ()
-    target, once_only = shared_mol(product), strategy(reactants, product)
-    moves = once_only is not None and once_only.carbon_moves
+    target, once_only = shared_mol(product), classify_step(reactants, product)
+    moves = once_only is not None and once_only.breaks_carbon_bond
     for part in _candidates(reactants):
         if heavy_atoms(part) < MIN_COPIED:
             continue
@@ -98,12 +98,12 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
     return ()
 
 
-def strategy_of_step(reactants: str, product: str) -> Strategy | None:
-    """Return what a step does (`strategy`), with reactants taken more than once; the atoms of further copies are -1."""
+def classify_whole_step(reactants: str, product: str) -> StepClass | None:
+    """Return what a step does, with reactants taken more than once; the atoms of further copies are -1."""
     copies = extra_copies(reactants, product)
-    change = strategy(".".join((reactants, *copies)), product) if copies else None
+    change = classify_step(".".join((reactants, *copies)), product) if copies else None
     if change is None:
-        return strategy(reactants, product)
+        return classify_step(reactants, product)
     atoms = shared_mol(reactants).GetNumAtoms()
     return replace(
         change,

@@ -12,8 +12,8 @@ import chemspec.chem.reading.molfile as molfile
 import chemspec.chem.reading.names.lookup as lookup
 import chemspec.chem.reading.names.spelling as spelling
 from chemspec.chem.molecules import parsing
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.smiles_syntax import Fault
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 from chemspec.chem.reading.values import DRAW, EXPORT, Molecules, Reaction, RefusedError
 
 # ChemDraw node types of labels with several meanings.

@@ -105,7 +105,7 @@ def read_mixture(text: TracedText, is_target: bool) -> Molecules | Fault:
         return text.fault("this list is too long", "length")
     named = lookup.look_up(text.chars)
     if named is None and _INVERTED.search(text.chars):  # before the comma parts it
-        named = lookup.read_systematic(text.chars)
+        named = lookup.look_up_systematic(text.chars)
     if named:
         return Molecules([named.smiles], _meaning(text.chars.strip(), named), "name")
     if (joined := join_tokens(text)) is not None:
@@ -168,7 +168,7 @@ def _add_systematic(contents: ReadItems) -> bool:
     if len(contents.unread) > MAX_SYSTEMATIC:
         return False
     for name in (item.chars for item in contents.unread):
-        if (named := _named(name, lookup.read_systematic(name))) is None:
+        if (named := _named(name, lookup.look_up_systematic(name))) is None:
             return False
         contents.add(named)
     contents.unread.clear()
@@ -201,7 +201,7 @@ def _read_whole(part: TracedText) -> ReadItems | None:
         inner = _read_whole(part[start:])
         if inner is not None and inner.smiles:
             return ReadItems(inner.smiles, [*inner.notes, f"left out: {part.chars[:start].strip()}"], named=inner.named)
-    return _read_item(part) or _named(part.chars, lookup.read_systematic(part.chars))
+    return _read_item(part) or _named(part.chars, lookup.look_up_systematic(part.chars))
 
 
 def _read_part(part: TracedText, is_target: bool) -> ReadItems:

@@ -9,9 +9,9 @@ from rdkit.Chem import rdinchi
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules import parsing
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.molecules.traced_text import TracedText
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 from chemspec.chem.reading.values import RefusedError
 
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.

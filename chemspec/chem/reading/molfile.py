@@ -13,8 +13,8 @@ from rdkit import Chem, rdBase
 
 from chemspec.chem.molecules import parsing
 from chemspec.chem.molecules.query import describe_bad_atom
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.smiles_syntax import Fault, describe_character
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 from chemspec.chem.reading.values import DRAW, Molecules
 
 

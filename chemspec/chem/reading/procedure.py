@@ -142,7 +142,7 @@ def _names_before_amounts(sentence: str) -> Iterator[tuple[int, str]]:
             name = " ".join(words[-count:]).strip(" ,;:.")
             if not name or _LEAD.match(name + " "):
                 continue
-            if (named := lookup.look_up(name) or lookup.read_systematic(name)) or _is_mixture(name):
+            if (named := lookup.look_up(name) or lookup.look_up_systematic(name)) or _is_mixture(name):
                 if named is None or named.smiles not in _INERT:
                     yield match.start(), name
                 break

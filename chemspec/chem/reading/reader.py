@@ -15,8 +15,8 @@ import chemspec.chem.reading.molfile as molfile
 import chemspec.chem.reading.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules import salts
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.smiles_syntax import Fault
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 from chemspec.chem.reading.notations import is_tokens, unescape_string, without_blank_lines
 from chemspec.chem.reading.photocatalysts import leave_out_photocatalysts
 from chemspec.chem.reading.precatalysts import split_precatalysts

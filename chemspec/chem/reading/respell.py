@@ -8,8 +8,8 @@ from rdkit import Chem, rdBase
 import chemspec.chem.reading.names.reagents as reagents
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.molecules.query import canonical
+from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.salts import charge_of
-from chemspec.chem.molecules.trial import RDKIT_ERRORS
 
 _ALKALI = r"\[(?:Li|Na|K|Cs)\]"
 _LIKELY = re.compile(rf"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?\]|O\]?{_ALKALI}|{_ALKALI}\[?O")

@@ -133,7 +133,7 @@ def count_kinds(sheet: Sheet, query_column: int) -> Counter[str]:
     """Count the first rows that hold one "molecule" (or salt), a "mixture" of several, or a "reaction"."""
     kinds: Counter[str] = Counter()
     for row in sheet.rows[:SAMPLED_ROWS]:
-        read = formats.read_any(row[query_column], task="forward", max_chars=MAX_CHARS)
+        read = formats.read_input(row[query_column], task="forward", max_chars=MAX_CHARS)
         if isinstance(read, formats.Input):
             single = len(group_salts(read.smiles.split("."))) == 1
             kinds["reaction" if read.other else "molecule" if single else "mixture"] += 1

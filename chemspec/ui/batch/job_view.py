@@ -291,7 +291,7 @@ def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], al
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:
     """Return a drawing for a cell; nothing where the text cannot be read."""
-    query = formats.read_any(smiles, task=task, max_chars=MAX_CHARS)
+    query = formats.read_input(smiles, task=task, max_chars=MAX_CHARS)
     if isinstance(query, chem.Fault):
         return None
     return Depiction(query.smiles, width - 16, ROW - 8, dark=theme.is_dark()).data_uri or None

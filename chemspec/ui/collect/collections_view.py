@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.depict.schemes import scheme_sides
 from chemspec.io import spreadsheets
 from chemspec.jobs.store import Documents, StoreError
@@ -34,7 +34,7 @@ def show_collections() -> None:
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
         with st.container(border=True):
-            st.html(scheme.reaction_html(*scheme_sides(*EXAMPLE, strategy(*EXAMPLE))))
+            st.html(scheme.reaction_html(*scheme_sides(*EXAMPLE, classify_step(*EXAMPLE))))
             st.caption("A saved answer keeps its drawing, conditions and percent; you add a note and a status.")
         return
     matches = _show_search(answers)
@@ -69,7 +69,7 @@ def _show_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None
     key = f"collect_{answer.id}"
     reactants, _, product = answer.reaction.partition(">>")
     with st.container(border=True, gap="small", key=f"{key}_card"):
-        change = strategy(reactants, product) if "." not in product else None
+        change = classify_step(reactants, product) if "." not in product else None
         left, right = scheme_sides(reactants, product, change)
         drawn = scheme.reaction_html(left, right, apart=True)
         about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"

@@ -31,7 +31,7 @@ _cache: dict[tuple[object, ...], str] = {}
 
 def preview_html(text: str, task: str, model: str = "", *, dark: bool = False) -> str:
     """Return the preview of a text; empty where it is unfinished, the model is not loaded yet, or others wait."""
-    read = formats.read_any(text, task=task) if task in SETTINGS and text.strip() and len(text) <= MAX_CHARS else None
+    read = formats.read_input(text, task=task) if task in SETTINGS and text.strip() and len(text) <= MAX_CHARS else None
     if not isinstance(read, formats.Input) or read.other:
         return ""
     engine = _loaded_engine(task, model)

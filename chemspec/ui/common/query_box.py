@@ -28,7 +28,7 @@ STEPPED_DECODERS = ("greedy", "beam", "sbs")  # searches that the depth Step thr
 MAX_STEPPED_BEAM = 50  # and how wide
 MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
 MAX_CHOICES = 6  # buttons for what a doubtful name may mean
-MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_any` takes no longer ones
+MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_input` takes no longer ones
 
 NO_PREVIEWS = "For answers while you type, start the app with “chemspec app”; Streamlit alone has none."
 
@@ -119,7 +119,7 @@ def _read_box(text: str, task: Task) -> Read:
             question_text.read_question(text)
         except ValueError as error:
             return chem.Fault(str(error), 0, len(text), "other")
-    return formats.read_any(text, task=task) if text.strip() else None
+    return formats.read_input(text, task=task) if text.strip() else None
 
 
 def _preview_request(task: Task, model: str | None) -> dict[str, object] | None:

@@ -110,7 +110,7 @@ def warm_up_models() -> Thread:
                     loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
         stock_menu.stock_of_lists(default_lists())
         installed_if_usable()
-        formats.read_any("aniline, K2CO3", task="forward")  # reads the tables of names
+        formats.read_input("aniline, K2CO3", task="forward")  # reads the tables of names
         # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
         # through all that stays loaded anyway.
         gc.collect()

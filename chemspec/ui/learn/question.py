@@ -54,7 +54,7 @@ def set_question(model: str, query: str, search: Mapping[str, Any]) -> None:
 def ask(*, linked: bool = True) -> None:
     """Ask what is in the form, if that can be read; if `linked`, put it into the address, so that it can be shared."""
     state = st.session_state
-    read = formats.read_any(state.get("learn_text", ""), task=task_of_model(state.learn_model) or "forward")
+    read = formats.read_input(state.get("learn_text", ""), task=task_of_model(state.learn_model) or "forward")
     if isinstance(read, formats.Input):
         state.learn_asked = state.learn_link = (state.learn_model, read.smiles)
         if linked:

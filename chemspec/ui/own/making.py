@@ -61,7 +61,7 @@ def _describe(kind: Kind, numbers: Sequence[int]) -> str:
 
 
 def _show_products(kind: Kind | None, using: str, have: Sequence[Bottle]) -> None:
-    read = formats.read_any(using, task="retro") if using.strip() else None
+    read = formats.read_input(using, task="retro") if using.strip() else None
     if read is not None and not isinstance(read, formats.Input):
         st.error(f"The molecule cannot be read: {escaping.plain_text(read.message)}.")
         return

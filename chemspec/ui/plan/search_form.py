@@ -119,7 +119,7 @@ def _follow_address() -> None:
 def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
     """Ask for routes to the molecule in the box, with the choices of an address; none where it cannot be read."""
     state = st.session_state
-    read = formats.read_any(str(state.get("plan_text", "")), task="retro")
+    read = formats.read_input(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
         only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])

@@ -7,7 +7,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.checks.flask_parts import split_flask
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.depict.molecules import MAX_ATOMS, Depiction
 from chemspec.depict.schemes import CHANGED
 from chemspec.engine.scoring import END
@@ -45,7 +45,7 @@ def show_own_answer(answer: Answer) -> None:
             "written, where it would not, and what would change its mind."
         )
         return
-    read = formats.read_any(text, task="retro" if question.task == "forward" else "forward")
+    read = formats.read_input(text, task="retro" if question.task == "forward" else "forward")
     if isinstance(read, chem.Fault):
         st.html(query_box.fault_html(text, read))
         return
@@ -85,7 +85,7 @@ def _argue(question: Question, proposed: str) -> Argument:
 
 def _proposed_reagents(flask: str, product: str) -> tuple[str, ...]:
     """Return the reagents that the reagents model proposes for a product of a flask, likeliest first."""
-    step = strategy(flask, product)
+    step = classify_step(flask, product)
     if step is None:
         return ()
     checker, pair = reviewing.session_checker(), (product, ".".join(split_flask(flask, step)[0]))

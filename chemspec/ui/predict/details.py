@@ -11,7 +11,7 @@ from chemspec import chem, precedents
 from chemspec.chem import formats
 from chemspec.chem.checks.flask_check import hazards, missing_or_conflicting
 from chemspec.chem.molecules.salts import group_salts
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.chem.reading.names.short_names import split_drawn_and_named, without_subscripts
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
@@ -48,7 +48,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
         caption = "probability of the recorded route"
     elif card.by_rule:
         caption = "by the model, first by rule"
-    elif step and (step.unlawful or step.inverted):
+    elif step and (step.unlawful or step.inverted_centres):
         caption = "by the model, against the rule"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
         caption = "probability with the right reagents"
@@ -221,7 +221,7 @@ def show_precedents(answer: Answer) -> None:
 
 def show_precedent(precedent: precedents.Precedent) -> None:
     """Draw a patent reaction, with its similarity, patent and reagents."""
-    change = strategy(precedent.reactants, precedent.product)
+    change = classify_step(precedent.reactants, precedent.product)
     left, right = scheme_sides(precedent.reactants, precedent.product, change)
     kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
     facts = [kind, *([] if precedent.close else ["other neighbours"]), precedent.source or "patent not known"]
@@ -264,7 +264,7 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
     """Return the forward model's prediction for reactants with conditions, as one sentence of Markdown."""
     added = ""
     if written.strip():
-        read = formats.read_any(written, task="forward")
+        read = formats.read_input(written, task="forward")
         if isinstance(read, chem.Fault):
             return f"These conditions cannot be read: {plain_text(str(read))}"
         added = read.smiles

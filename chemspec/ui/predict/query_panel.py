@@ -178,7 +178,7 @@ def submit_text(text: str, task: Task | None = None) -> None:
 def _submit_query() -> None:
     state = st.session_state
     task, text = state.predict_task, str(state.get("predict_text", ""))
-    read = formats.read_any(text, task=task) if text.strip() else None
+    read = formats.read_input(text, task=task) if text.strip() else None
     state.predict_stopped = state.predict_question = None
     if isinstance(read, formats.Input):
         state.predict_question = Question(
@@ -279,7 +279,7 @@ def _upload_dialog(task: Task) -> None:
 def submit_file(content: bytes, task: Task) -> chem.Fault | None:
     """Put the text of a file into the box and predict; return what is wrong with it, if anything."""
     text = reader.decode(content)
-    read = text if isinstance(text, chem.Fault) else formats.read_any(text, task=task)
+    read = text if isinstance(text, chem.Fault) else formats.read_input(text, task=task)
     if isinstance(read, chem.Fault):
         return read
     submit_text(str(text))

@@ -14,7 +14,7 @@ from chemspec.chem import formats
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.reactions import guide
 from chemspec.chem.reactions.guide import Guide
-from chemspec.chem.reactions.strategy import families
+from chemspec.chem.reactions.step_class import families
 from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.chem.reading.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import MAX_ATOMS, Bonds

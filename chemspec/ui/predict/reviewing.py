@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reactions.step_class import classify_step
 from chemspec.depict.schemes import scheme_sides
 from chemspec.precedents import installed_if_usable
 from chemspec.review import reaction_check
@@ -56,7 +56,7 @@ def show_reaction_verdict(question: Question, result: DecodeResult, cards: Seque
     if not judgement.rank:
         flask, written = question.text.split(">>")
         product = chem.main_product(written) or written
-        left, right = scheme_sides(flask, product, strategy(flask, product))
+        left, right = scheme_sides(flask, product, classify_step(flask, product))
         st.html(scheme.reaction_html(left, right, apart=True))
 
 

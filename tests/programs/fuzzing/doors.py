@@ -56,13 +56,13 @@ def written(structure: str, name: str) -> str:
 def box(_: Any) -> Callable[[str, str], object]:
     from chemspec.chem import formats
 
-    return lambda text, _: [formats.read_any(text, task=task) for task in TASKS]
+    return lambda text, _: [formats.read_input(text, task=task) for task in TASKS]
 
 
 def names(_: Any) -> Callable[[str, str], object]:
     from chemspec.chem import formats
 
-    return lambda text, _: [formats.read_any(f"water, {text}; toluene", task=task) for task in TASKS]
+    return lambda text, _: [formats.read_input(f"water, {text}; toluene", task=task) for task in TASKS]
 
 
 def stock(_: Any) -> Callable[[str, str], object]:
@@ -126,7 +126,7 @@ def collection(_: Any) -> Callable[[str, str], object]:
 
 
 def drawing(_: Any) -> Callable[[str, str], object]:
-    from chemspec.chem.reactions import strategy
+    from chemspec.chem.reactions import step_class
     from chemspec.depict.molecules import Depiction
     from chemspec.ui.predict import sketcher, view3d
 
@@ -134,7 +134,7 @@ def drawing(_: Any) -> Callable[[str, str], object]:
         for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized):
             show(text)
         refused(lambda: view3d.conformer_block(text))
-        strategy.strategy(text, text)
+        step_class.classify_step(text, text)
 
     return read
 

@@ -348,7 +348,7 @@ def read(content: bytes, _: Tools) -> None:
     head, text = content.decode().split("\n", 1)
     name, door = head.split()
     if door in TASKS:
-        found = formats.read_any(text, task=TASKS[door].name)
+        found = formats.read_input(text, task=TASKS[door].name)
         if isinstance(found, formats.Input):
             for smiles in found.smiles.split(chem.ARROW):
                 _ = Depiction(smiles).svg

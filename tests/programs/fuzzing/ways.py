@@ -46,7 +46,7 @@ def _query(case: bytes, tools: Tools) -> None:
 
     text = case.decode("utf-8", "surrogatepass")
     for task in TASKS.values():
-        for fault in (formats.read_any(text, task=task.name), chem.read_query(text)):
+        for fault in (formats.read_input(text, task=task.name), chem.read_query(text)):
             if isinstance(fault, chem.Fault):
                 chem.pointer(text, fault)
     _check(tools.engine.predict(text, n=2, decoder="beam", drafter="copy", max_len=6))
@@ -95,7 +95,7 @@ def _file(case: bytes, tools: Tools) -> None:
         with suppress(readers.FileError):
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
     for task in TASKS.values():
-        formats.read_any(raw, task=task.name)
+        formats.read_input(raw, task=task.name)
     if b"parquet" not in ending:  # which takes a process of its own
         sheet = uploads.read_upload(raw, path.name)
         assert all(len(row) == len(sheet.columns) for row in sheet.rows)

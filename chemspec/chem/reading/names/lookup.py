@@ -54,7 +54,7 @@ def _noted(named: Named | None, *left_out: str) -> Named | None:
 
 
 @lru_cache(maxsize=10_000)
-def read_systematic(text: str) -> Named | None:
+def look_up_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN; None if it is none, means several molecules, or OPSIN is not installed."""
     name, left_out = spelling.split_qualifiers(spelling.plain_name(text))
     if not _SYSTEMATIC.fullmatch(name):

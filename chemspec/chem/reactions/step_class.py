@@ -51,7 +51,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class StepClass:
     """What a reaction does."""
 
     key: tuple[Any, ...]  # equal for answers to one question that make the same bonds in the same kind of way
@@ -60,26 +60,33 @@ class Strategy:
     made: tuple[tuple[int, int], ...]  # bonds of the product that are made, as pairs of atoms in order
     leaving: str  # what the reactants lose, in words
     reagents: str  # SMILES of what is usually added; empty if unknown
-    inverted: tuple[int, ...]  # stereocentres of the product, of the other hand than before though they take no part
-    unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
-    lost: tuple[int, ...]  # atoms that could be a stereocentre and were one before, though they take no part
-    flipped: tuple[tuple[int, int], ...]  # E double bonds that were Z, or the reverse, though they take no part
+    # Atoms and double bonds of the product that take no part and change all the same: stereocentres of the other hand
+    # than before; stereocentres that were none; what was a centre and could be one; E that were Z, or the reverse.
+    inverted_centres: tuple[int, ...]
+    new_centres: tuple[int, ...]
+    lost_centres: tuple[int, ...]
+    flipped_bonds: tuple[tuple[int, int], ...]
     origin: tuple[int, ...]  # the atom of the reactants that each atom of the product comes from, or -1
     after: tuple[int, ...]  # atoms of the product that changed
     before: tuple[int, ...]  # atoms that change or leave, of the reactants that give atoms to the product
-    carbon_moves: bool = False  # a C-C bond of atoms that stay is broken, as in 2 of 1,000 recorded reactions
+    breaks_carbon_bond: bool = False  # a C-C bond of atoms that stay is broken, as in 2 of 1,000 recorded reactions
     # whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses nothing gets one,
     # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
-    bond_shifted: bool = False
+    bond_next_to_leaving_group: bool = False
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
     # 1 seems to open an aromatic ring, 16 to break a chain, 5 to make another C-C bond
-    unlikely: str = ""
+    unlikely_change: str = ""
     unlawful: tuple[int, ...] = ()  # stereocentres of the product that are against the law of the reaction
     law: str = ""  # what the law says, in words; empty where nothing is against it
     lawful: str = ""  # canonical SMILES of the isomer that the law gives
     from_open: tuple[int, ...] = ()  # stereocentres of the product that the reactants leave open
     left_open: str = ""  # law on centres that the product leaves open; empty where there is none
     completed: str = ""  # canonical SMILES of the isomer that this law gives; empty if the reactants leave it open, too
+
+    @property
+    def rearranges_carbon(self) -> bool:
+        """Whether a carbon atom would have to move, or to be bound next to the place that a group leaves."""
+        return self.breaks_carbon_bond or self.bond_next_to_leaving_group
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class Change:
 
 
 @lru_cache(maxsize=4000)
-def strategy(reactants: str, product: str) -> Strategy | None:
+def classify_step(reactants: str, product: str) -> StepClass | None:
     """Return what a reaction (canonical SMILES, one product) does; None if unreadable, or mapping takes too long."""
     match = _map(reactants, product)
     if match is None:
@@ -185,7 +192,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         breach = laws.breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if is_set else None
         relation = laws.left_open_by_product(match, left, right, names)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
-        return Strategy(
+        return StepClass(
             (rule.family, *sorted(set(where))),
             NO_CLASS if moves or unlikely == OPENED else " + ".join(dict.fromkeys(rule.name for rule in rules)),
             " ".join(rule.sentence for rule in rules),
@@ -272,7 +279,7 @@ def families() -> dict[str, str]:
     return {name: f"{name[0].upper()}{name[1:]}" for name in names}
 
 
-def family_of(step: Strategy) -> str:
+def family_of(step: StepClass) -> str:
     """Return which of `families` a step is of; another text where no class of the list fits."""
     family = str(step.key[0])
     return "ring" if family.startswith("ring") else family
