@@ -21,6 +21,7 @@ from chemspec.stock.offers import (
     ENDINGS,
     KEY,
     KINDS,
+    SDF,
     SKELETON,
     Offer,
     PriceList,
@@ -283,8 +284,8 @@ def parse_offers(raw: bytes, name: str, currency: str = "") -> PriceList | None:
 def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one per line.
 
-    The ending of the name determines the format. Other lines are skipped; ValueError if there is no valid one.
-    InChIKeys of SMILES take a millisecond each, and are cached on disk if `keep`.
+    The ending of the name determines the format, but for structure files, which may have any. Other lines are skipped;
+    ValueError if there is no valid one. InChIKeys of SMILES take a millisecond each, and are cached on disk if `keep`.
     """
     cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
     if (stored := cache.read_cached(cache_key)) is not None:
@@ -292,11 +293,14 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     refuse_stand_in(raw, f"stock {name}")
     ending = Path(name.lower().removesuffix(".gz")).suffix
     content = decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    lines = [] if ending in KINDS else readers.decode_text(content).splitlines()
+    if readers.is_structure_file(lines[: readers.HEAD]):
+        ending = SDF
     if ending in KINDS:
         where = name if ending in readers.TABLES else f"stock {name}"
         cells = _molecule_column(list(read_rows(content, ending, where)), name)
     else:
-        cells = list(readers.read_list(readers.decode_text(content).splitlines(), titled=True))
+        cells = list(readers.read_list(lines, titled=True))
     words = [cell.split()[0] for cell in cells if cell.strip()]
     keys = [_line_to_inchikey(cell) for cell in cells if cell.strip()]
     sorted_keys = np.array(sorted({*filter(None, keys)}), dtype="S27")  # `np.unique` imports masked arrays

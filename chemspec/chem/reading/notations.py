@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 )
 _DOCUMENT = re.compile(r"\s*<(?:\?xml|!|CDXML|cml|html|head|body|svg|molecule\s|list|reaction\s|mml)", re.IGNORECASE)
 _ENZYME = re.compile(r"\|\s*(?:EC[\s:]*)?\d+(?:\.(?:\d+|-|n\d+)){1,3}\|?(?=\s*(?:>|$|\.))")
-_EDITS = re.compile(r"(?<=\S)\s+(?:[\d,]*;)*(?:\d+-\d+(?:-\d+(?:\.\d+)?)?[;,]?)+\s*$")
+_EDITS = re.compile(r"(?<=\S)\s+(?:[\d,]*;)*(?:\d+-\d++(?:-\d++(?:\.\d++)?)?+[;,]?)++\s*$")
 _SCORE = re.compile(r"(?<=[A-Za-z0-9)\]])\s*[,;\t]\s*(?:0?\.\d+|1\.0+)\s*$")
 _CX_POLYMER = re.compile(r"\|[^|]*\bSg:[^|]*\|")
 _BIGSMILES = re.compile(r"\{\s*(?:\[[$<>]?\d?\]|[^{}]*\[[$<>]\d?\])")

@@ -55,7 +55,7 @@ def other_forms(name: str) -> Iterator[str]:
 
 _CAPITALS = re.compile(
     r"(?<![A-Za-z])(?:n|[nops]\d{1,2}|[os](?=-(?!but|tol|xyl|anis|cres)))(?='*[,-])|(?<![a-z\d])\d{1,2}[a-z]?h(?=-)"
-    r"|\((?:\d*[a-z]?'*[rsez],? ?)+\)"
+    r"|\((?:\d*[a-z]?'*[rsez],? ?)++\)"
 )
 _GROUP = re.compile(rf"(?:(?:di|tri|tetra)-?)?(?:{QUALIFIERS['group']})", re.IGNORECASE)
 _ON_ATOM = r"(?:sil|german|stann|phosphin|phosphan|boran|arsin)(?:ane|yl|yn|e(?![a-z]))"
@@ -77,21 +77,23 @@ def opsin_forms(name: str) -> Iterator[str]:
     yield from dict.fromkeys((hyphened, capitals, *other_forms(hyphened)))
 
 
+# Atomic where repeated: `1/1/1/1` or `aq aq aq` can be parted in many ways, and trying all takes exponential time.
 _NUMBER = r"\d+(?:[.,]\d+)?"
 _RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→)\s*{_NUMBER})?"
 _STRENGTH = rf"(?:{_RANGE}|(?<![A-Za-z])[xn](?=\s?eq))\s*(?:{QUALIFIERS['unit']})(?![A-Za-z0-9])"
 _WORDS = f"(?:{QUALIFIERS['word']})"
 _LEADING = re.compile(rf"(?:{_STRENGTH}|{_WORDS}(?:\.|(?=[\s,])))[\s,]*(?:of\s+)?", re.IGNORECASE)
 _RATIO = r"\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+"
-_INSIDE = rf"(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|{_RATIO}|v/v|w/w|by vol(?:ume)?\.?)"
+_INSIDE = rf"(?>(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|{_RATIO}|v/v|w/w|by vol(?:ume)?\.?)(?=[\s,;\])]))"
 _TRAILING = re.compile(
-    rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]+{_INSIDE})*[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$", re.IGNORECASE
+    rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]++{_INSIDE})*+[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$",
+    re.IGNORECASE,
 )
 _CONDITIONS = "|".join(
     rf"(?:{row[0]})".replace("NUMBER", _NUMBER).replace("RANGE", _RANGE) for row in _table("conditions")
 )
-_ANY = rf"(?:{_STRENGTH}|{_RATIO}|{_CONDITIONS})"
-_CONDITION = re.compile(rf"[(\[]?{_ANY}(?:[\s,;:/→(]*{_ANY})*[)\]]?\.?", re.IGNORECASE)
+_ANY = rf"(?>(?:{_CONDITIONS}|{_STRENGTH}|{_RATIO})(?![A-Za-z0-9%]))"
+_CONDITION = re.compile(rf"[(\[]?{_ANY}(?:[\s,;:/→(]*+{_ANY})*+[)\]]?\.?", re.IGNORECASE)
 
 
 def split_qualifiers(text: str) -> tuple[str, tuple[str, ...]]:
