@@ -10,6 +10,7 @@ from helpers.case_tables import table
 from helpers.reading import fault, read
 
 from chemspec import chem
+from chemspec.chem.reading.molfile import label_refusal
 from chemspec.chem.reading.names.lookup import look_up
 
 CHAPTERS: dict[str, list[dict[str, Any]]] = defaultdict(list)  # a test for each row takes three times as long
@@ -63,3 +64,9 @@ def test_a_paragraph_has_twelve_words_or_more() -> None:
     words = "Benzoic acid (1.0 g) was stirred with aniline (0.8 g) at reflux."
     assert len(words.split()) == 12
     assert "paragraph" in " ".join(read(words, "forward").notes)
+
+
+@pytest.mark.parametrize("symbol", ["*", "(C", "C"])
+def test_a_label_is_refused_on_an_atom_of_any_symbol(symbol: str) -> None:
+    assert f"stands on an atom {symbol};" in label_refusal("Boc", symbol)
+    assert not label_refusal(f"{symbol}12", symbol)

@@ -203,7 +203,8 @@ _EXPAND = "if it is an abbreviation, expand it before you export"
 
 def label_refusal(label: str, symbol: str) -> str:
     """Return why a label on an atom is refused; empty if it says no more than its element: C7, CH3, H2N, 12."""
-    plain = rf"\d{{1,4}}[a-z]?'?|(?i:{symbol})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{symbol}"
+    element = re.escape(symbol)
+    plain = rf"\d{{1,4}}[a-z]?'?|(?i:{element})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{element}"
     if not label or re.fullmatch(plain, label):
         return ""
     return f"the label {label[:20]!r} stands on an atom {symbol}; {_EXPAND}"
