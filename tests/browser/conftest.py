@@ -28,17 +28,17 @@ FLAGS = [
 
 
 class Server:
-    """The app in a process of its own."""
+    """The app in a process of its own, by default that of this checkout."""
 
-    def __init__(self, folder: Path, script: str = "app.py", **environment: str) -> None:
-        streamlit = ["streamlit", "run", str(ROOT / script), "--server.port", "0", "--server.address", "127.0.0.1"]
+    def __init__(self, folder: Path, script: str = "app.py", root: Path = ROOT, **environment: str) -> None:
+        streamlit = ["streamlit", "run", str(root / script), "--server.port", "0", "--server.address", "127.0.0.1"]
         own = ["chemspec.cli", "app", "--headless", "--port", "0"]
         command = [sys.executable, "-m", *(own if script == "app.py" else [*streamlit, "--server.headless", "true"])]
         self.log = folder / "server.log"
         self.watch = Watch(folder / "hook")
         settings = {**self.watch.environment, "CHEMSPEC_WARM_UP": "1", **environment}
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=settings)
+            self.process = subprocess.Popen(command, cwd=root, stdout=log, stderr=log, env=settings)
         self.url = wait_for_address(self.log, self.process)
 
     def stop(self) -> None:

@@ -28,6 +28,12 @@ except ImportError:  # e55d0684
     from small import tiny_folder
 tiny_folder(pathlib.Path(sys.argv[1]))
 """
+MAKE_REACTIONS = """
+from chemspec.precedents import installed
+for product, reactants, _ in installed().sample(1_000, 0):
+    print(f"{reactants}>>{product}")
+"""
+CASES = Path(__file__).with_name("growth_cases")  # programs that run in both versions
 MAKE_ROWS = "import sys, killed_files; print(*killed_files.make_queries(2_000, 0.9), sep='\\n')"
 TARGETS = (
     *("CC(C)(C)NCC(O)c1ccc(O)c(CO)c1", "O=C(NCc1ccccc1)c1ccc(OCc2ccccn2)cc1"),
@@ -146,12 +152,12 @@ def run(command: list[str], tree: Path, home: Path) -> Cost:
         output.seek(0)
         lines = output.read().decode().strip().splitlines()
     if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"{' '.join(command)[:200]} ended with status {status} in {tree}: {lines[-1:]}")
+        raise RuntimeError(f"{' '.join(command)[:200]} ended with status {status} in {tree}: {lines[-1:]}")
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000, lines[-1] if lines else "")
 
 
 def make_inputs(home: Path, trees: Sequence[Path]) -> None:
-    """Write a small random model for each version, and a file of 2,000 rows."""
+    """Write a small random model for each version, a file of 2,000 rows, and reactions of the index of precedents."""
 
     def run_with_tests(tree: Path, *command: str) -> str:
         paths = os.pathsep.join(map(str, (tree, tree / "tests", tree / "tests" / "programs")))
@@ -163,6 +169,7 @@ def make_inputs(home: Path, trees: Sequence[Path]) -> None:
     for tree in trees:
         run_with_tests(tree, MAKE_MODEL, str(home / tree.name / "model"))
     (home / "rows.smi").write_text(run_with_tests(ROOT, MAKE_ROWS))
+    (home / "reactions.txt").write_text(run_with_tests(ROOT, MAKE_REACTIONS))
 
 
 def cases(home: Path) -> dict[str, list[str]]:
@@ -190,7 +197,26 @@ def cases(home: Path) -> dict[str, list[str]]:
         "plan": ["-c", PLAN],
         "precursors": ["-c", REVIEW, "retro", str(examples / "bench_retro.smi")],
         "products": ["-c", REVIEW, "forward", str(examples / "bench_forward.smi")],
+        "long": [str(CASES / "long_queries.py")],
+        "requests": [str(CASES / "service_requests.py"), str(examples)],
+        "jobs": [str(CASES / "batch_jobs.py"), str(examples)],
+        "plan growth": [str(CASES / "plan_growth.py")],
+        "index": [str(CASES / "precedent_index.py"), str(home / "reactions.txt")],
+        "page": [str(CASES / "first_page.py")],
     }
+
+
+def measure(name: str, command: Sequence[str], trees: Sequence[Path], home: Path, turns: int) -> dict[Path, list[Cost]]:
+    """Run a case in each version in turn; returns what each turn has cost."""
+    costs: dict[Path, list[Cost]] = {tree: [] for tree in trees}
+    for turn in range(turns):
+        for tree, list_of_costs in costs.items():
+            out = home / f"{tree.parent.name}-{tree.name}-{name.split()[0]}"
+            target = {f"OUT{end}": f"{out}-{turn}{end}" for end in (".csv", ".jsonl", ".parquet")}
+            target |= {f"SAME{end}": f"{out}-0{end}" for end in (".csv", ".jsonl")}
+            target |= {"MODEL": str(home / tree.name / "model")}
+            list_of_costs.append(run([target.get(word, word) for word in command], tree, home))
+    return costs
 
 
 def main() -> None:
@@ -205,17 +231,14 @@ def main() -> None:
         for name, command in cases(home).items():
             if given.cases and name not in given.cases:
                 continue
-            costs: dict[Path, list[Cost]] = {given.other.resolve(): [], ROOT: []}
-            for turn in range(given.turns):
-                for tree, list_of_costs in costs.items():
-                    out = home / f"{tree.parent.name}-{tree.name}-{name.split()[0]}"
-                    target = {f"OUT{end}": f"{out}-{turn}{end}" for end in (".csv", ".jsonl", ".parquet")}
-                    target |= {f"SAME{end}": f"{out}-0{end}" for end in (".csv", ".jsonl")}
-                    target |= {"MODEL": str(home / tree.name / "model")}
-                    list_of_costs.append(run([target.get(word, word) for word in command], tree, home))
+            try:
+                costs = measure(name, command, (given.other.resolve(), ROOT), home, given.turns)
+            except RuntimeError as error:  # which must not cost the other cases
+                print(f"{name}: {error}", flush=True)
+                continue
             for tree, list_of_costs in costs.items():
                 least = min(list_of_costs)
-                printed = least.printed if command[0] == "-c" else ""
+                printed = "" if command[0] == "-m" else least.printed
                 print(f"{name}: {tree.name}: {least.seconds:.2f} s, {least.megabytes:.0f} MB {printed}", flush=True)
 
 
