@@ -15,10 +15,9 @@ from pathlib import Path
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.checks.flask_check import missing_or_conflicting
+from chemspec.chem.checks.flask_check import lacks_reagents
 from chemspec.chem.checks.flask_parts import matches_any
 from chemspec.chem.molecules.salts import charge_of, group_molecules
-from chemspec.chem.reactions.step_class import StepClass
 from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.chem.reading.names import reagents as tables
 from chemspec.chem.reading.names.short_names import match_short_names
@@ -45,32 +44,39 @@ def usable_conditions(
     precedents: Found | None, reactants: str, product: str, proposed: Iterable[str] = ()
 ) -> tuple[str, str]:
     """Return the reagents of a step, SMILES joined by dots, and where they are from; empty if no set fits."""
-    change = classify_whole_step(reactants, product)
-    for conditions in precedents.conditions if precedents else ():
-        reagents = without_work_up(conditions.reagents)
-        if _is_one_protocol(reagents) and fits_step(reagents, reactants, product, change):
-            return reagents, FROM_PRECEDENTS
+    if recorded := recorded_conditions(precedents, reactants, product):
+        return recorded, FROM_PRECEDENTS
     if fitting := fitting_set(proposed, reactants, product):
         return fitting, PROPOSED_BY_MODEL
+    change = classify_whole_step(reactants, product)
     return (change.reagents, USUAL) if change and change.reagents else ("", "")
+
+
+def recorded_conditions(precedents: Found | None, reactants: str, product: str) -> str:
+    """Return the first conditions of precedents that fit a step, without work-up; empty if none do."""
+    for conditions in precedents.conditions if precedents else ():
+        reagents = without_work_up(conditions.reagents)
+        if _is_one_protocol(reagents) and fits_step(reagents, reactants, product):
+            return reagents
+    return ""
 
 
 def fitting_set(proposed: Iterable[str], reactants: str, product: str) -> str:
     """Return the first proposed set of reagents that fits the class of a step, without work-up; empty if none does."""
-    change = classify_whole_step(reactants, product)
     sets = filter(None, map(without_work_up, proposed))
-    return next((reagents for reagents in sets if fits_step(reagents, reactants, product, change)), "")
+    return next((reagents for reagents in sets if fits_step(reagents, reactants, product)), "")
 
 
-def fits_step(reagents: str, reactants: str, product: str, change: StepClass | None) -> bool:
+@lru_cache(maxsize=4000)
+def fits_step(reagents: str, reactants: str, product: str) -> bool:
     """Return whether with these reagents a step lacks nothing and is a reaction of the same class."""
-    flask = f"{reactants}.{reagents}"
+    flask, change = f"{reactants}.{reagents}", classify_whole_step(reactants, product)
     if change is not None and change.name.endswith("(Mitsunobu)") and not matches_any(reagents.split("."), _MITSUNOBU):
         return False
-    if any(text.startswith("Missing") for text in missing_or_conflicting(flask, product)):
-        return False
     named = classify_whole_step(flask, product)
-    return change is None or (named is not None and named.name == change.name)
+    if change is not None and (named is None or named.name != change.name):
+        return False
+    return not lacks_reagents(flask, product)
 
 
 @lru_cache(maxsize=10_000)
@@ -94,6 +100,7 @@ def without_work_up(reagents: str) -> str:
     return left if left == reagents else without_work_up(left)
 
 
+@lru_cache(maxsize=10_000)
 def _is_one_protocol(reagents: str) -> bool:
     parts = reagents.split(".") if reagents else []
     if not parts or sum(matches_any(parts, rival) for rival in _RIVALS) > 1:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import EllipsisType
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
@@ -25,7 +26,7 @@ from chemspec.chem.reactions.stoichiometry import (
 from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
-from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
+from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, recorded_conditions, usable_conditions
 from chemspec.review.forward_check import MIN_CONFIDENCE, VARIANTS, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
 from chemspec.stock.lists import Availability
@@ -53,7 +54,8 @@ class Suggestion:
     query: str  # SMILES of the query
     rank: int  # rank in the review, from 1
     best: Hypothesis  # the prediction that stands for it
-    step: StepClass | None  # what the reaction does; None if that is unknown
+    # What the reaction does; None if that is unknown. Without it, it is found when it is asked for.
+    given_step: StepClass | EllipsisType | None = ...
     alternatives: tuple[tuple[Hypothesis, StepClass | None], ...] = ()  # each with what its reaction does
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
@@ -62,6 +64,11 @@ class Suggestion:
     variants: int | None = None  # SMILES of the flask that give this product, of `VARIANTS`; None if not counted
     # For each molecule of the best prediction whether it can be bought, see `look_up_reactants`; () if not looked up.
     availability: tuple[Availability | None, ...] = ()
+
+    @cached_property
+    def step(self) -> StepClass | None:
+        """What the reaction does; None if that is unknown."""
+        return _step_of(self.task, self.query, self.best) if self.given_step is ... else self.given_step
 
     @property
     def members(self) -> tuple[Hypothesis, ...]:
@@ -179,9 +186,10 @@ class Suggestion:
         reactants = ".".join(self.givers) if self.task == "forward" else self.sides[0]
         if not self.best.valid or not reactants:
             return "", ""
-        chosen = usable_conditions(self.precedents, reactants, self.reaction[0], proposed)
         if self.task == "forward":
-            return chosen if chosen[1] == FROM_PRECEDENTS else ("", "")
+            recorded = recorded_conditions(self.precedents, reactants, self.reaction[0])
+            return (recorded, FROM_PRECEDENTS) if recorded else ("", "")
+        chosen = usable_conditions(self.precedents, reactants, self.reaction[0], proposed)
         added = self.check.added if self.check and self.check.confirmed else ""
         if added in ("", chosen[0]):
             return chosen
@@ -241,22 +249,36 @@ def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
 
 def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
     """Return the predictions as suggestions, the likeliest first; forward: one per product, E/Z isomers together."""
-    groups: dict[object, list[tuple[Hypothesis, StepClass | None]]] = {}
+    groups: dict[object, list[Hypothesis]] = {}
     for answer in bottled_answers(result) if task == "retro" else result.hypotheses:
         if refusal(answer.canonical):
             continue
         if task == "forward":
-            readable = answer.valid and "." not in answer.canonical
-            step = classify_whole_step(query, answer.canonical) if readable else None
+            has_geometry = "/" in answer.canonical or "\\" in answer.canonical
+            step = _step_of(task, query, answer) if has_geometry else None
             turned = step.flipped_bonds if step else ()  # wrong geometry is no isomer of the product
             key: object = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
         else:
-            step = classify_whole_step(answer.canonical, query) if answer.valid else None
+            step = _step_of(task, query, answer)
             key = step.key if step else answer.smiles
-        groups.setdefault(key, []).append((answer, step))
-    for group in groups.values():
+        groups.setdefault(key, []).append(answer)
+    suggestions = []
+    for answers in groups.values():
+        if len(answers) == 1:  # what a product's reaction does is found for the cards that are looked at
+            suggestions.append(Suggestion(task, query, 0, answers[0]))
+            continue
+        group = [(answer, _step_of(task, query, answer)) for answer in answers]
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
-    return rank_suggestions([Suggestion(task, query, 0, *group[0], tuple(group[1:])) for group in groups.values()])
+        suggestions.append(Suggestion(task, query, 0, *group[0], tuple(group[1:])))
+    return rank_suggestions(suggestions)
+
+
+def _step_of(task: Task, query: str, answer: Hypothesis) -> StepClass | None:
+    """Return what the reaction of an answer does; None if that is unknown."""
+    if not answer.valid or (task == "forward" and "." in answer.canonical):
+        return None
+    sides = (query, answer.canonical) if task == "forward" else (answer.canonical, query)
+    return classify_whole_step(*sides)
 
 
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
@@ -278,13 +300,18 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     """Return suggestions with a product against a law of stereochemistry below the isomer that keeps the law."""
-    for suggestion in [item for item in ranked if item.task == "forward" and item.step and item.step.lawful]:
+    for suggestion in [item for item in ranked if _has_centres(item) and item.step and item.step.lawful]:
         assert suggestion.step
         products = [item.best.canonical for item in ranked]  # an item that was moved up is another object
         position, lawful = products.index(suggestion.best.canonical), suggestion.step.lawful
         if lawful in products[position + 1 :]:
             ranked.insert(position, replace(ranked.pop(products.index(lawful, position)), by_rule=True))
     return ranked
+
+
+def _has_centres(suggestion: Suggestion) -> bool:
+    """Return whether a product or its flask has stereocentres, on which there are laws."""
+    return suggestion.task == "forward" and any("@" in side for side in suggestion.sides)
 
 
 def spoils_stereo(step: StepClass) -> bool:

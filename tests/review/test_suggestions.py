@@ -37,6 +37,25 @@ def test_an_answer_that_is_no_molecule_has_no_reagents() -> None:
         assert Suggestion(task, "CCO", 1, invalid, None).reagents == ("", "")
 
 
+def test_what_a_reaction_does_is_found_for_the_cards_that_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(
+        suggestions, "classify_whole_step", lambda *sides: looked_at.append(sides) or classify_whole_step(*sides)
+    )
+
+    def cards(flask: str, *products: str) -> list[Suggestion]:
+        answers = [Hypothesis(name, name, True, (), (), log(0.2), 0.2, 0.2) for name in products]
+        return suggestions.group_answers("forward", flask, cast(Any, SimpleNamespace(hypotheses=answers)))
+
+    flask, amide = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
+    first, _ = cards(flask, amide, "CC(=O)c1ccc(N)cc1")
+    assert looked_at == []
+    assert first.step == classify_whole_step(flask, amide) and looked_at == [(flask, amide)]
+    looked_at.clear()
+    cards("CC(=O)Cl.C[C@H](N)c1ccccc1", "CC(=O)N[C@@H](C)c1ccccc1", amide)  # a law may set their order
+    assert len(looked_at) == 2
+
+
 def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suggestions, "spoils_stereo", lambda step: step == "inverts")
     answers = [Hypothesis(name, name, True, (), (), log(p), p, p) for name, p in (("C", 0.4), ("N", 0.2), ("O", 0.1))]

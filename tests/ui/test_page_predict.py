@@ -728,7 +728,7 @@ def test_why_names_the_accuracy_of_the_class(tmp_path: Path) -> None:
     assert details.describe_class_accuracy(tmp_path, amide) == (
         "Amide formation: of 266 test reactions 91 % had the recorded answer first ([all classes](/models))."
     )
-    assert details.describe_class_accuracy(tmp_path, replace(amide, step=None)) == ""
+    assert details.describe_class_accuracy(tmp_path, replace(amide, given_step=None)) == ""
 
 
 def test_a_pasted_file_is_folded_to_its_name() -> None:

@@ -81,6 +81,16 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
     return check_flask(flask, product).problems
 
 
+def lacks_reagents(flask: str, product: str) -> bool:
+    """Return whether `check_flask` would say that something is missing."""
+    product = main_product(product) or product
+    if (step := classify_whole_step(flask, product)) is None:
+        return False
+    with rdBase.BlockLogs():
+        missing, _ = _missing(flask, step, (shared_mol(flask), shared_mol(product)), *split_flask(flask, step))
+    return bool(missing)
+
+
 @lru_cache(maxsize=4000)
 def check_flask(flask: str, product: str) -> FlaskReport:
     """Return what a flask with all reagents lacks for a product, what contradicts it, and repairs."""

@@ -63,8 +63,10 @@ def _types_of(parts: tuple[str, ...]) -> frozenset[int]:
 def fits(part: str, smarts: str) -> bool:
     """Return whether a molecule holds a pattern."""
     pattern = fixed_pattern(smarts)
+    if not may_match(pattern, _types(part)):
+        return False
     mol = shared_mol(part)
-    return mol is not None and may_match(pattern, _types(part)) and bool(mol.HasSubstructMatch(pattern))
+    return mol is not None and bool(mol.HasSubstructMatch(pattern))
 
 
 def matches_of(mol: Any, smarts: str) -> tuple[tuple[int, ...], ...]:

@@ -118,19 +118,21 @@ class Change:
         touched = frozenset() if made else frozenset(types[atom] for atom in self.touched)
         changed = frozenset(self.left_types[atom] for atom in self.changed)
         for rule in _rules_that_may_fit(made, touched, changed):
-            if (
-                (not families or rule.family in families)
-                and self.fits_product(rule.product)
-                and all(map(self._fits_reactants, rule.reactants))
-            ):
+            in_families = not families or rule.family in families
+            if in_families and self.fits_product(rule.product) and all(map(self._fits_reactants, rule.reactants)):
                 yield rule
 
     def fits_product(self, pattern: Any) -> bool:
         """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
-        bonds = pattern_screen.numbered_bonds(pattern)
-        if bool(self.made) != bool(bonds):
+        hits = self._find_in_product(pattern)  # most patterns have none
+        if not hits or bool(self.made) != bool(pattern_screen.numbered_bonds(pattern)):
             return False
+        return any(pairs <= self.made for pairs in hits) if self.made else not all(map(self.touched.isdisjoint, hits))
+
+    def _find_in_product(self, pattern: Any) -> set[frozenset[Any]]:
+        """Return the numbered bonds of a pattern wherever the product holds it, or else the numbered atoms."""
         if (hits := self.hits.in_product.get(pattern)) is None:
+            bonds = pattern_screen.numbered_bonds(pattern)
             may_match = pattern_screen.may_match(pattern, self.right_types)
             matches = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200) if may_match else ()
             if bonds:
@@ -139,9 +141,7 @@ class Change:
                 atoms = {number: atom for atom, number in pattern_screen.numbered_atoms(pattern)}.values()
                 hits = {frozenset(match[atom] for atom in atoms) or frozenset(match) for match in matches}
             self.hits.in_product[pattern] = hits
-        if self.made:
-            return any(pairs <= self.made for pairs in hits)
-        return not all(map(self.touched.isdisjoint, hits))
+        return hits
 
     def _fits_reactants(self, pattern: Any) -> bool:
         """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""

@@ -149,6 +149,15 @@ def inversion_of_open_centre(match: AtomMap, left: Any, right: Any, *, mitsunobu
 
 def _substitutions(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> Iterator[tuple[int, str]]:
     """Yield the carbon atoms of a product that exchange a neighbour with inversion by a law, and its sentence."""
+    exchanged = [*_single_exchanges(match)]
+    incoming = _leaving_by_law(match, left, mitsunobu=mitsunobu) if exchanged else {}
+    for atom, gone, new in exchanged:
+        if sentence := incoming.get(gone, {}).get(right.GetAtomWithIdx(new).GetSymbol()):
+            yield atom, sentence
+
+
+def _leaving_by_law(match: AtomMap, left: Any, *, mitsunobu: bool) -> dict[int, dict[str, str]]:
+    """Return the atoms that leave with inversion by a law: for each element that may come, the law's sentence."""
     incoming: dict[int, dict[str, str]] = {}
     for law in _laws():
         if law.kind != "invert":
@@ -158,18 +167,22 @@ def _substitutions(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) ->
             for hit in left.GetSubstructMatches(fixed_pattern(law.subject)):
                 for element in law.elements[0]:
                     incoming.setdefault(hit[0], {}).setdefault(element, law.sentence)
-    for atom, origin in enumerate(match.origin) if incoming else ():
+    return incoming
+
+
+def _single_exchanges(match: AtomMap) -> Iterator[tuple[int, int, int]]:
+    """Yield atoms of a product that exchange one neighbour and have else carbon: the atom, what leaves, what comes."""
+    for atom, origin in enumerate(match.origin):
         if origin < 0:
             continue
         before, after = match.left.bonds[origin], match.right.bonds[atom]
         gone = [near for near in before if match.target[near] not in after]
-        if len(gone) != 1 or gone[0] not in incoming:
+        if len(gone) != 1:
             continue
         new = [near for near in after if match.origin[near] not in before]
         if len(new) != 1 or not all(match.left.kinds[near][0] == _CARBON for near in before if near != gone[0]):
             continue
-        if sentence := incoming[gone[0]].get(right.GetAtomWithIdx(new[0]).GetSymbol()):
-            yield atom, sentence
+        yield atom, gone[0], new[0]
 
 
 def _opened_centres(match: AtomMap, left: Any, right: Any, unset: dict[int, str]) -> Breach | None:
