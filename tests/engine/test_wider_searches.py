@@ -152,12 +152,15 @@ def test_where_memory_ends_in_a_wider_search_the_lists_are_the_same(tiny_retro: 
 
 @pytest.mark.weights
 @pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed_models()}, reason="no models")
+@pytest.mark.parametrize("count", [4, pytest.param(12, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("drafter", ["none", "auto"])
 @pytest.mark.parametrize("n", [5, 10])
 @pytest.mark.parametrize("task", ["forward", "retro"])
-def test_lists_of_the_shipped_models_are_those_of_the_wide_beams_alone(task: Any, n: int, drafter: str) -> None:
+def test_lists_of_the_shipped_models_are_those_of_the_wide_beams_alone(
+    task: Any, n: int, drafter: str, count: int
+) -> None:
     engine, how = Engine.load(task, threads=2), DecodeSettings(n=n, distinct=True, drafter=drafter)
-    results = engine.predict(list(bench_queries(task)[:12]), how)
+    results = engine.predict(list(bench_queries(task)[:count]), how)
     check(engine, results, how)
     if drafter == "none":  # how many more are drafted is a matter of what a pass costs here
         together, apart = fewer_nodes(engine, results, how)

