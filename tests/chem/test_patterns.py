@@ -23,6 +23,10 @@ TEXTS = (  # each took minutes once
     "CCO, " + "1-1" * 130 + "Z(",
     "(" + "rsez" * 30 + "-nitrobenzene",
     "acid (" + "aq " * 60,
+    "CCO, " + " " * 1600 + "x",
+    "CCO " + "\u2192" * 19_000,
+    "CCO, " + "=" * 19_000,
+    "CCO, " + "(" * 19_000,
 )
 ENOUGH = 0.25  # seconds of processor time: at most some milliseconds are needed
 LENGTH = 240

@@ -294,6 +294,8 @@ def _read_item(item: TracedText) -> ReadItems | None:
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
             note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
             return named or ReadItems([*smiles.parts], [*smiles.notes, *note])
+    if len(chars) > spelling.MAX_NAME_CHARS:
+        return None
     if (named := _named(chars, lookup.look_up(chars))) and not (
         named.smiles in (["[Ar]"], ["N#N"]) and spelling.is_condition(chars)
     ):

@@ -11,7 +11,9 @@ MAX_STEPS = 9
 _NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]
 _MARK = re.compile(r"(?:(?<=[\s;,.:])|^)\(?(?P<mark>[1-9]|[a-iA-I]|(?i:i{1,3}|iv|vi{0,3}|ix))[.)]\)?\s+(?=\S)")
 _STEP = re.compile(r"(?:(?<=[\s;,.:])|^)\(?step\s+(?P<mark>[1-9])\)?\s*[:.)]?\s+", re.IGNORECASE)
-_THEN = re.compile(r"\s*[,;]?\s+(?:and\s+)?(?:then|followed by|subsequently)\s+|\s*;\s*then\b\s*", re.IGNORECASE)
+_THEN = re.compile(
+    r"(?<!\s)(?:(?:\s*[,;])?\s+(?:and\s+)?(?:then|followed by|subsequently)\s+|\s*;\s*then\b\s*)", re.IGNORECASE
+)
 # What ends a reaction without a step of its own.
 _WORKUP = re.compile(
     r"(?:(?:sat(?:\.|urated)?|aq(?:\.|ueous)?|dil(?:\.|ute)?|cold|ice|\d+\s?%|\d+(?:\.\d+)?\s?[MN])[\s,]*)*"

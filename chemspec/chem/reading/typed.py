@@ -74,6 +74,7 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
     return Sides({"reactant": before, "product": behind}, arrow)
 
 
+MAX_QUANTITY = 40  # characters
 _DEGREE = r"(?:[°º˚]|\u2103|[CK]\b)"
 _QUANTITY = re.compile(rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:t|time|temp|\u03bb|lambda|pH))\s*$")
 _VALUE = re.compile(rf"(?i:\s*(?:[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))")
@@ -81,7 +82,9 @@ _VALUE = re.compile(rf"(?i:\s*(?:[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h
 
 def _is_of_condition(chars: str, arrow: re.Match[str]) -> bool:
     """Return whether an arrow or equals sign is between quantities: -78 -> -20 °C, t = 6 h, > 500 nm."""
-    return bool(_QUANTITY.search(chars[: arrow.start()]) and _VALUE.match(chars[arrow.end() :]))
+    start, end = arrow.span()
+    before, behind = chars[max(0, start - MAX_QUANTITY) : start], chars[end : end + MAX_QUANTITY]
+    return bool(_QUANTITY.search(before) and _VALUE.match(behind))
 
 
 def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:

@@ -17,7 +17,8 @@ QUALIFIERS = {of: "|".join(row[1] for row in _table("qualifiers") if row[0] == o
 _SIGNS = {row[0]: row[1] for row in _table("signs")}
 DOTS = _SIGNS["."]  # of adducts
 _PLAIN = str.maketrans({sign: text for text, signs in _SIGNS.items() for sign in signs})
-MAX_CONDITION_CHARS = 60  # characters
+MAX_CONDITION_CHARS = 60
+MAX_NAME_CHARS = 1000  # of a name with its qualifiers
 _LOCANT = r"(?<![A-Za-z0-9])((?:\d{1,2}|[NnOoSs])'*)"
 _COMMA = re.compile(_LOCANT + r"\s*,\s*(?=(?:\d{1,2}|[NnOoSs])'*\s*[-,])")
 _HYPHEN = re.compile(_LOCANT + r"(?:\s+-\s*|-\s+)(?=[A-Za-z(\[])")
@@ -97,7 +98,9 @@ _CONDITION = re.compile(rf"[(\[]?{_ANY}(?:[\s,;:/→(]*+{_ANY})*+[)\]]?\.?", re.
 
 
 def split_qualifiers(text: str) -> tuple[str, tuple[str, ...]]:
-    """Separate a name from qualifiers before and behind it: `4M HCl` is HCl and 4M."""
+    """Separate a name from qualifiers before and behind it: `4M HCl` is HCl and 4M. A long text stays as it is."""
+    if len(text) > MAX_NAME_CHARS:
+        return text, ()
     left_out: list[str] = []
     while match := _LEADING.match(text):
         if match.end() == len(text):
