@@ -300,7 +300,7 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     """Return suggestions with a product against a law of stereochemistry below the isomer that keeps the law."""
-    for suggestion in [item for item in ranked if _has_centres(item) and item.step and item.step.lawful]:
+    for suggestion in [item for item in ranked if _has_stereo(item) and item.step and item.step.lawful]:
         assert suggestion.step
         products = [item.best.canonical for item in ranked]  # an item that was moved up is another object
         position, lawful = products.index(suggestion.best.canonical), suggestion.step.lawful
@@ -309,9 +309,9 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     return ranked
 
 
-def _has_centres(suggestion: Suggestion) -> bool:
-    """Return whether a product or its flask has stereocentres, on which there are laws."""
-    return suggestion.task == "forward" and any("@" in side for side in suggestion.sides)
+def _has_stereo(suggestion: Suggestion) -> bool:
+    """Return whether a product or its flask has stereochemistry: a law may set the centres that a product leaves open."""
+    return suggestion.task == "forward" and any(mark in side for side in suggestion.sides for mark in "@/\\")
 
 
 def spoils_stereo(step: StepClass) -> bool:
