@@ -33,7 +33,7 @@ EMPTY = {  # not Na, which is sodium
 # A molecule per column, as reactant_000, Solvent_1_SMILES, electrophile: the side of a reaction that it stands on.
 _ROLES = {
     "reactant": r"reactants?|starting_materials?|substrates?|electrophiles?|nucleophiles?|precursors?"
-    r"|coupling_partners?|(?:aryl_)?halides?|boron(?:ic)?(?:_acid|ate)?s?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?",
+    r"|coupling_partners?|components?|educts?|(?:aryl_)?halides?|boron(?:ic)?(?:_acid|ate)?s?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?",
     "agent": r"agents?|reagents?|solvents?|co_?solvents?|catalysts?|pre_?catalysts?|ligands?|bases?|additives?"
     r"|metals?|activators?|oxidants?|reductants?",
     "product": r"(?:main_)?products?|targets?",

@@ -35,6 +35,8 @@ def read_workbook_rows(raw: bytes, where: object, column: str = "", note: Tell =
     extras.require_packages("openpyxl", what=f"{where} is a workbook")
     import openpyxl  # a slow import
 
+    if not raw.startswith(b"PK") and b"\0" not in raw[:1000]:
+        raise FileError(f"{where} is no workbook but text; name it .csv")
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             size = sum(part.file_size for part in archive.infolist())

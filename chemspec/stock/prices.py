@@ -30,6 +30,7 @@ _RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*(?:-|–|—|\.\.\.?|to|bis|à|~)\s*
 _LIMIT = re.compile(r"[<>≤≥]|\b(?:up to|from|ab|from:|as of|starting|min|max|under|over|less|more)\b", re.IGNORECASE)
 _AMOUNT = r"[\d.,]*\s*(?:[munkµμ]?[gGlLM]|[Kk]g|[mM][lL]|mol|mmol|µmol|pcs?|each|ea|vial|unit|pack)"
 _PER = re.compile(rf"(?:/|\b(?:per|for|je|pro|par|por|au|al|le)\b)\s*({_AMOUNT})\b", re.IGNORECASE)
+_OF_PACK = re.compile(rf"\(\s*(?=\d)({_AMOUNT})\s*\)|^\s*(?=\d)({_AMOUNT})\s*[:=]", re.IGNORECASE)  # 15 EUR (5 g)
 _HEADING_AMOUNT = re.compile(r"(?<![A-Za-z\d])(\d[\d.,]*\s?(?:[munkµ]?g|[munkµ]?[lL]|m?mol))(?![A-Za-z])")
 _WORDS = re.compile(
     r"\b(?:price|prix|preis|list|net|netto|each|ea|excl|incl|plus|vat|mwst|approx|ca|about)\b\.?|^\s*e\s*$|[≈~()\[\]:;*]",
@@ -61,9 +62,9 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
         return Price(None, fault=f"no price in {shown!r}")
     if _LIMIT.search(text):
         return Price(None, fault=f"no price in {shown!r}, which is a limit")
-    spaced = with_unit_signs(text.replace("_", " "))
-    money = next((match[0] for source in (text, currency, heading) if (match := MONEY.search(source))), "")
-    per = next((match[1] for source in (spaced, heading) if (match := _PER.search(source))), "")
+    spaced = _OF_PACK.sub(r" per \1\2 ", with_unit_signs(text.replace("_", " ")))
+    money = next((match[0] for source in (text, currency, heading, amount) if (match := MONEY.search(source))), "")
+    per = next((match[1] for source in (spaced, heading, amount) if (match := _PER.search(source))), "")
     bare = MONEY.sub(" ", _PER.sub(" ", spaced)).strip()
     if _RANGE.search(bare):
         return Price(None, fault=f"no price in {shown!r}, which is a range")

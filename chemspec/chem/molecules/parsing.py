@@ -220,6 +220,12 @@ def reaction_from_rxnblock(block: str) -> Any | None:
     return rdChemReactions.ReactionFromRxnBlock(block)
 
 
+@cache
+def fixed_reaction(smarts: str) -> Any:
+    """Return a reaction of a table of ours."""
+    return rdChemReactions.ReactionFromSmarts(smarts)
+
+
 Bonds = Iterator[tuple[int | None, int | None]]
 
 

@@ -26,7 +26,7 @@ JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|[,\uff0c\u3001](?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
-_CO = re.compile(r"(?:^|(?<=[,;] ))CO(?=\s*[,;])")
+_CO = re.compile(r"(?:^|(?<=[,;] )|(?<=[/-]))CO(?=\s*[,;/(-]|$)")
 _PRESSURE = re.compile(r"\d\s?(?:atm|k?bar|psi|[kM]?Pa|torr)\b")  # with which CO is carbon monoxide
 _FILLER = re.compile(r"ON|On|O/N|N2|(?i:celite|kieselguhr|florisil|silica(?: gel)?)")  # not what reacts
 # Last words of names of several words, which are no molecules behind another name.
@@ -50,7 +50,8 @@ _FRAGMENT = re.compile(
     r"|.*[a-z]-|(?:mono|di|tri)?(?:hydro(?:chlor|brom|iod)ide|hydrate))(?: ?\(\d:\d\))?",
     re.IGNORECASE,
 )
-_COEFFICIENT = re.compile(r"(?:\d{1,2}(?:\.\d)?|[\u00bd\u00bc]|\d/\d)\s+(?=[A-Za-z\[(])")
+_COEFFICIENT = re.compile(r"(?:\d{1,2}(?:\.\d)?|[\u00bd\u00bc]|\d/\d)(?:\s*[x\u00d7])?\s+(?=[A-Za-z\[(])")
+_LABEL = re.compile(r"([A-Za-z](?:[A-Za-z .-]{0,30}[A-Za-z.])?)\s*:\s+(?=\S)")  # base: K2CO3
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
 _GAP = re.compile(r"\s+")
@@ -116,11 +117,13 @@ def read_mixture(text: TracedText, is_target: bool) -> Molecules | Fault:
 
 def read_smiles(text: TracedText) -> Molecules | Fault:
     """Read a text as one SMILES, perhaps with a name or CXSMILES extension behind it."""
-    chars, notes = respell.split_ions(text.chars)
-    chars, more = respell.replace_abbreviations(chars)
+    chars, notes = text.chars, list[str]()
+    for spell in (respell.split_ions, respell.spell_isotopes, respell.replace_abbreviations):
+        chars, more = spell(chars)
+        notes += more
     read = chem.read_query(chars, max_chars=chem.MAX_LENGTH)
     if isinstance(read, chem.Query):
-        return Molecules([read.typed], (*notes, *more, *read.notes), "SMILES", query=read)
+        return Molecules([read.typed], (*notes, *read.notes), "SMILES", query=read)
     return text.restore(read) if chars == text.chars else text.fault(read.message, read.kind)
 
 
@@ -150,6 +153,9 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
         if isinstance(joined, Molecules) and not any(_DROPPED in note for note in joined.notes):
             return replace(joined, notes=(*joined.notes, "line breaks removed"))
     if contents.unread and not _add_systematic(contents):
+        first = read_smiles(parts[0])
+        if is_target and isinstance(first, Molecules) and _is_title_of(contents):
+            return replace(first, notes=(*first.notes, _title_note(text[len(parts[0].chars) :].strip(" ,;"))))
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MAX_RINGS:
         return text.fault(parsing.TOO_MANY_RINGS, "length")
@@ -209,6 +215,10 @@ def _read_part(part: TracedText, is_target: bool) -> ReadItems:
     part = _undressed(part)
     spans = [match.span() for match in _WORD.finditer(part.chars)]
     words = [part[start:end] for start, end in spans]
+    is_labelled = (match := _LABEL.match(part.chars)) and not spelling.is_condition(part.chars)
+    if match and is_labelled and not (lookup.look_up(match[1]) or lookup.look_up(part.chars)):
+        labelled = _read_part(part[match.end() :], is_target)
+        return replace(labelled, notes=[*labelled.notes, f"left out: {match[0].strip()}"])
     if (whole := _read_whole(part)) is not None:
         return whole
     contents = _read_words(part, words, spans, is_target)
@@ -257,6 +267,12 @@ def is_title(text: TracedText) -> bool:
     if _SEPARATOR.search(text.chars) or _read_part(text, is_target=False).smiles:
         return False
     return not any(_looks_like_smiles(text[slice(*match.span())]) for match in _WORD.finditer(text.chars))
+
+
+def _is_title_of(contents: ReadItems) -> bool:
+    """Return whether what cannot be read in a list is the title of its one SMILES, and no name that is misspelt."""
+    titled = len(contents.smiles) == 1 and not contents.named
+    return titled and not any(_looks_like_smiles(word) or near_names.near_names(word.chars) for word in contents.unread)
 
 
 def _holds_molecules(words: Sequence[TracedText]) -> bool:
@@ -339,7 +355,7 @@ def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool =
 
 def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> ReadItems | None:
     if of_names or pattern.search(piece.chars):
-        named = lookup.look_up(piece.chars) if len(piece.chars) > 1 else None
+        named = lookup.look_up(piece.chars)
         return None if named and pattern is _HYPHEN and not named.name else _named(piece.chars, named)
     return _read_item(piece)
 

@@ -8,15 +8,20 @@ from chemspec.chem.molecules import parsing
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.molecules.traced_text import TracedText
 from chemspec.chem.reading.names import formulas, lookup
+from chemspec.chem.reading.names.peptides import MIN_SEQUENCE
 
 MAX_TOKENS = 40
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
+# A SMILES in code: Chem.MolFromSmiles("CCO"), ['CCO'], {"smiles": "CCO"}.
+CODE = re.compile(
+    r"""(?:\w[\w.]*\s*=\s*(?:[\w.]*\s*\()?|[\w.]*\s*\(|\[|\{\s*["']\w+["']\s*:)\s*(["'])(?P<smiles>[^"'\s]+)\1\s*,?\s*[\])}]*\s*;?"""
+)
 _TAG = re.compile(r"<\|?/?[A-Za-z][\w-]{0,20}\|?>")
 _TOKEN = re.compile(
-    r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|PRODUCTS?|REACTANTS?|REAGENTS?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|[A-Z]+\d*_[A-Z0-9_]+)\]"
+    r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|PRODUCTS?|REACTANTS?|REAGENTS?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|RETRO\w*|FORWARD\w*|TASK\w*|[A-Z]+\d*_[A-Z0-9_]+)\]"
 )
 _DOCUMENT = re.compile(r"\s*<(?:\?xml|!|CDXML|cml|html|head|body|svg|molecule\s|list|reaction\s|mml)", re.IGNORECASE)
-_ENZYME = re.compile(r"\|\s*(?:EC[\s:]*)?\d+(?:\.(?:\d+|-|n\d+)){1,3}\|?(?=\s*(?:>|$|\.))")
+_ENZYME = re.compile(r"\|\s*(?:EC[\s:=]*)?\d+(?:\.(?:\d+|-|x|n\d+)){1,3}\|?(?=\s*(?:>|$|\.))")
 _EDITS = re.compile(r"(?<=\S)\s+(?:[\d,]*;)*(?:\d+-\d++(?:-\d++(?:\.\d++)?)?+[;,]?)++\s*$")
 _SCORE = re.compile(r"(?<=[A-Za-z0-9)\]])\s*[,;\t]\s*(?:0?\.\d+|1\.0+)\s*$")
 _CX_POLYMER = re.compile(r"\|[^|]*\bSg:[^|]*\|")
@@ -26,8 +31,9 @@ _FASTA = re.compile(r">[^\n>]*\n([A-Z\s*]+)")
 _SELFIES = re.compile(r"(?:\.?\[[^\[\]\s]+\])+")
 _SELFIES_ATOMS = re.compile(r"(?:\[[=#]?(?:C|N|O|S|F|Cl|Br|I|P)\]){3,}")
 _SELFIES_MARK = re.compile(r"\[[=#/\\]?[A-Za-z]*(?:Branch|Ring)\d?_?\d?\]|\[[=#]?(?:C|N|O|S|F|Cl|Br|I|P)\]\[")
-_BRACKET = re.compile(r"\[([A-Z][A-Za-z0-9']{0,8})\]")
+_BRACKET = re.compile(r"\[([a-z]?[A-Z][A-Za-z0-9']{0,8})\]")
 _R_GROUP = re.compile(r"(?:R(?:'|\d{0,2})|R[a-f]|X\d?|Ar\d|Alk|Aryl|Alkyl|EWG|EDG|LG|PG|Nu|Het)'?")
+_ISOTOPES = ("D", "T")
 # Elements whose symbol is a group as well.
 _GROUPS_AND_ELEMENTS = {
     "Ar": ("argon", "aryl"),
@@ -35,6 +41,8 @@ _GROUPS_AND_ELEMENTS = {
     "Ac": ("actinium", "acetyl"),
     "Pr": ("praseodymium", "propyl"),
     "Nb": ("niobium", "norbornyl"),
+    "Rf": ("rutherfordium", "perfluoroalkyl"),
+    "Am": ("americium", "amyl"),
 }
 _LABEL = re.compile(
     r"(?P<reactant>reactants?|starting[ _]materials?|substrates?)|(?P<agent>reagents?|agents?|solvents?|catalysts?"
@@ -68,6 +76,16 @@ def without_blank_lines(text: str) -> tuple[str, bool]:
     return "\n".join(lines[::2]), True
 
 
+def without_margin(text: str) -> str:
+    """Return a molfile without what stands before each of its lines, as in a quoted mail or an indented block."""
+    end = re.search(r"^([>|\s]{1,12})M  END", text, re.MULTILINE)
+    margin = end[1] if end else ""
+    lines = text.split("\n")
+    if not margin.strip("\r\n") or not all(f"{line} ".startswith(margin) or not line.strip() for line in lines):
+        return text
+    return "\n".join(line[len(margin) :] for line in lines)
+
+
 def is_tokens(text: str) -> bool:
     """Return whether a text in angle brackets is SMILES among special tokens of a model rather than XML."""
     tags = _TAG.findall(text)
@@ -82,6 +100,9 @@ def translate(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
     if fault := _refused(text):
         return fault
     notes: list[str] = []
+    if match := CODE.fullmatch(text.chars.strip()):
+        text = text.strip()[match.start("smiles") : match.end("smiles")]
+        notes.append("the code around the SMILES left out")
     if is_tokens(text.chars) or _TOKEN.search(text.chars):
         shown = " ".join(dict.fromkeys((*_TAG.findall(text.chars), *_TOKEN.findall(text.chars))))
         text = text.substitute(_TAG, lambda match: _section_mark(match[0])).substitute(_TOKEN, lambda _: " ").strip()
@@ -93,7 +114,8 @@ def translate(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
             text = text.substitute(pattern, lambda _: "").strip()
     if (match := _FASTA.fullmatch(text.chars.strip())) and "-" not in text.chars:
         letters = re.sub(r"[\s*]", "", match[1])
-        text = text.substitute(re.compile(r"(?s).+"), lambda _: letters)
+        helm = f"PEPTIDE1{{{'.'.join(letters)}}}$$$$" if len(letters) < MIN_SEQUENCE else letters
+        text = text.substitute(re.compile(r"(?s).+"), lambda _: helm)
         notes.append("read as FASTA: the sequence of a peptide")
     if (
         _SELFIES.fullmatch(text.chars.strip())
@@ -178,7 +200,11 @@ def _bracketed_group(text: TracedText) -> Fault | None:
                 continue
             element, group = _GROUPS_AND_ELEMENTS[label]
             return _at(text, match, f"[{label}] is {element}; {_written_out(label, group)}")
-        if parsing.mol_from_smiles(match[0]) is not None or not re.search(r"[A-Za-z0-9)(=.\[\]]|^$", around):
+        if (
+            label in _ISOTOPES
+            or parsing.mol_from_smiles(match[0]) is not None
+            or not re.search(r"[A-Za-z0-9)(=.\[\]]|^$", around)
+        ):
             continue
         if _R_GROUP.fullmatch(label):
             return _at(text, match, f"{label} stands for an R group, not for an atom; draw the one that is meant")

@@ -1,6 +1,7 @@
 """Texts of papers around the molecules: numbered steps, and paragraphs of experimental sections."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 import chemspec.chem.reading.names.lookup as lookup
@@ -9,11 +10,17 @@ from chemspec.chem.molecules.traced_text import TracedText
 
 MAX_STEPS = 9
 _NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]
-_MARK = re.compile(r"(?:(?<=[\s;,.:])|^)\(?(?P<mark>[1-9]|[a-iA-I]|(?i:i{1,3}|iv|vi{0,3}|ix))[.)]\)?\s+(?=\S)")
-_STEP = re.compile(r"(?:(?<=[\s;,.:])|^)\(?step\s+(?P<mark>[1-9])\)?\s*[:.)]?\s+", re.IGNORECASE)
-_THEN = re.compile(
-    r"(?<!\s)(?:(?:\s*[,;])?\s+(?:and\s+)?(?:then|followed by|subsequently)\s+|\s*;\s*then\b\s*)", re.IGNORECASE
+_START = r"(?:(?<=[\s;,.:])|^)"
+_LETTER = "[a-iA-I]|(?i:i{1,3}|iv|vi{0,3}|ix)"
+_MARK = re.compile(
+    rf"{_START}\(?(?P<mark>(?:[1-9]|{_LETTER})(?=[.)])|(?:{_LETTER})(?=,\s)|[\u2460-\u2468])[.),]?\)?\s+(?=\S)"
 )
+_STEP = re.compile(
+    rf"{_START}\(?(?P<step>step\s+)?(?P<mark>[1-9]|{_LETTER})(?(step)|(?:st|nd|rd|th)(?:\s+step)?)\)?\s*[:.)]?\s+",
+    re.IGNORECASE,
+)
+_AFTER = r"(?:then|next|followed by|subsequently|afterwards|thereafter|after that)"
+_THEN = re.compile(rf"\s*[,;]?\s+(?:and\s+)?{_AFTER}\s+|\s*;\s*{_AFTER}\b\s*", re.IGNORECASE)
 # What ends a reaction without a step of its own.
 _WORKUP = re.compile(
     r"(?:(?:sat(?:\.|urated)?|aq(?:\.|ueous)?|dil(?:\.|ute)?|cold|ice|\d+\s?%|\d+(?:\.\d+)?\s?[MN])[\s,]*)*"
@@ -64,7 +71,7 @@ def _in_order(chars: str) -> list[re.Match[str]]:
         for order in ([str(number) for number in range(1, 10)], list("abcdefghi"), _NUMERALS):
             marks: list[re.Match[str]] = []
             for match in candidates:
-                if len(marks) < MAX_STEPS and match["mark"].lower() == order[len(marks)]:
+                if len(marks) < MAX_STEPS and unicodedata.normalize("NFKC", match["mark"]).lower() == order[len(marks)]:
                     marks.append(match)
             if len(marks) > 1:
                 return marks

@@ -17,7 +17,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules import salts
 from chemspec.chem.molecules.rdkit_tasks import RDKIT_ERRORS
 from chemspec.chem.molecules.smiles_syntax import Fault
-from chemspec.chem.reading.notations import is_tokens, unescape_string, without_blank_lines
+from chemspec.chem.reading.notations import CODE, is_tokens, unescape_string, without_blank_lines, without_margin
 from chemspec.chem.reading.photocatalysts import leave_out_photocatalysts
 from chemspec.chem.reading.precatalysts import split_precatalysts
 from chemspec.chem.reading.respell import respell
@@ -125,12 +125,12 @@ def read_text(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     decoded = text if isinstance(text, str) else decode(text)
     if isinstance(decoded, Fault):
         return decoded
-    decoded, doubled = without_blank_lines(unescape_string(decoded))
+    decoded, doubled = without_blank_lines(without_margin(unescape_string(decoded)))
     if doubled:
         read_again = read_text(decoded, task, max_chars)
         note = "blank lines after every line left out"
         return replace(read_again, notes=(note, *read_again.notes)) if isinstance(read_again, Input) else read_again
-    file_format = recognise(decoded)
+    file_format = None if CODE.fullmatch(decoded.strip()) else recognise(decoded)
     whole = TASKS.lookup(task).whole
     read = file_format.read(decoded) if file_format else read_typed(decoded, task)
     kind = file_format.name if file_format else "reaction SMILES"

@@ -39,6 +39,12 @@ def replace_abbreviations(text: str) -> tuple[str, tuple[str, ...]]:
     return changed, tuple(notes)
 
 
+def spell_isotopes(text: str) -> tuple[str, tuple[str, ...]]:
+    """Write [2H] for [D] and [3H] for [T], with a note."""
+    changed = text.replace("[D]", "[2H]").replace("[T]", "[3H]")
+    return changed, ("[D] and [T] read as [2H] and [3H]",) * (changed != text)
+
+
 _HYDRIDES = {f"[{metal}H]": f"[{metal}+].[H-]" for metal in ("Li", "Na", "K", "Cs")}
 _HYDRIDES |= {f"[{metal}H2]": f"[{metal}+2].[H-].[H-]" for metal in ("Mg", "Ca")}
 

@@ -76,7 +76,7 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
 
 MAX_QUANTITY = 40  # characters
 _DEGREE = r"(?:[°º˚]|\u2103|[CK]\b)"
-_QUANTITY = re.compile(rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:t|time|temp|\u03bb|lambda|pH))\s*$")
+_QUANTITY = re.compile(rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:t|t_?r|time|temp|\u03bb|lambda|pH))\s*$")
 _VALUE = re.compile(rf"(?i:\s*(?:[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))")
 
 
@@ -114,8 +114,9 @@ _ESCAPED = re.compile(r"%3[eE]")
 _COMMENT = re.compile(r"\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
 _LABEL = re.compile(
     r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
-    r"|(?:iupac )?name|(?:target |product )?(?:molecule|compound)|target|product|input|query|predict[a-z ]{0,40})"
-    r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
+    r"|(?:iupac )?name|(?:target |product )?(?:molecule|compound)|target|product|input|query"
+    r"|(?:reagents (?:and|&) )?conditions|(?:please )?(?:predict|propose|suggest|give|find)[a-z ]{0,40})"
+    r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+|(?<=\bof|\bto)\s+)(?=\S)",
     re.IGNORECASE,
 )
 

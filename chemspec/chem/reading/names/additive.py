@@ -28,6 +28,7 @@ _METAL = rf"(?:({_MANY})-?)?({'|'.join(sorted(_METALS, key=len, reverse=True))})
 _CATION = re.compile(_METAL, re.IGNORECASE)
 _COMPLEX = re.compile(rf"(.+?)-?{_METAL}", re.IGNORECASE)
 _COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)?[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?$", re.IGNORECASE)
+_OXIME = re.compile(r"=N[/\\]?O|O[/\\]?N=")  # whose nitrogen is no base
 _LEFT_OUT = {"salt", "complex", "adduct", "reagent", "-", "free", "base"}
 _INSIDE = r"[^()\[\]]*"
 for _ in range(3):
@@ -58,9 +59,11 @@ def ions() -> dict[str, dict[int, str]]:
 _NAMES = sorted(map(re.escape, ions()), key=len, reverse=True)
 _LISTED = "|".join(name for name in _NAMES if name.islower())
 _LIGAND = re.compile(rf"-?(?:({_MANY})-?)??(?:(?:mu-)?({_LISTED})|[(\[]({_INSIDE})[)\]])", re.IGNORECASE)
-_GROUP = rf"(?:\(([^()]+)\)|({'|'.join(name for name in _NAMES if name[0].isupper())})(?![a-z]))(\d?)"
+_BARE = "|".join(name for name in _NAMES if name[0].isupper())
+_SHORT = "dba|dpp[befp]|cod|coe|nbd|acac|bpy|phen|dme"  # Pd2dba3, PdCl2dppf
+_GROUP = rf"(?:\((?![IV0]+\))([^()]+)\)|((?:{_BARE})(?![a-z])|{_SHORT}))(\d?)"
 _FORMULA = re.compile(
-    rf"\[?(?P<before>(?:{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>\d?)(?P<behind>(?:{_GROUP})*)(?:\](?P<times>\d?))?"
+    rf"\[?(?P<before>(?:{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>\d?)(?:\([IV0]+\))?(?P<behind>(?:{_GROUP})*)(?:\](?P<times>\d?))?"
 )
 
 
@@ -125,7 +128,7 @@ def _counter(word: str, base: _Part, molecule: Molecule) -> _Part | None:
         kinds = {**ions().get(text.lower(), {}), **ions().get(text, {})}
         if base.charge and kinds:
             return _Part(kinds[min(kinds)], min(kinds), count or (0 if min(kinds) else 1))
-        if 0 in kinds and (len(kinds) == 1 or re.search("[Nn]", base.smiles)):
+        if 0 in kinds and (len(kinds) == 1 or re.search("[Nn]", _OXIME.sub("", base.smiles))):
             return _Part(kinds[0], 0, count or 1)
     if not base.charge:
         return None

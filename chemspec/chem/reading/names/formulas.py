@@ -23,10 +23,11 @@ _ANIONS = {name: smiles[-1] for name, smiles in additive.ions().items() if -1 in
 _SALT = re.compile(rf"(.+?)({'|'.join(map(re.escape, sorted(_ANIONS, key=len, reverse=True)))})")
 _ALKALI = re.compile(r"(Li|Na|K|Cs|NH4)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs|NH4)")
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.
-_ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
-_AT_START = {name: rf"(?<![A-Za-z0-9)]){name}(?!H)" for name in ("NC", "HOOC", "HO2C")}
+_ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "CO3H", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
+_AT_START = {name: rf"(?<![A-Za-z0-9)]){name}(?!H)" for name in ("NC", "HOOC", "HO2C", "O2N")}
 _HALOGENS = {"F", "Cl", "Br", "I"}
 _CHARS = re.compile(r"(?=.*[A-Z])[A-Za-z0-9()\[\]=#-]+")
+_PHENYLENE = re.compile(r"(?:(?P<o>2|o)|(?P<m>3|m)|(?P<p>4|p))-(?P<before>.*?)-?C6H4-?(?P<behind>.*)")  # p-MeC6H4Br
 
 
 class _OpenBondError(ValueError):
@@ -38,6 +39,8 @@ def read(text: str) -> str | None:
     """Return the canonical SMILES of a condensed formula; None if it is none, or leaves a bond open."""
     if not 2 <= len(text) <= MAX_CHARS or not _CHARS.fullmatch(text):
         return None
+    if match := _PHENYLENE.fullmatch(text):
+        text = f"{match['before']}{next(locant for locant in 'omp' if match[locant])}C6H4{match['behind']}"
     if match := _ALKALI.fullmatch(text):
         bonded = _smiles(f"Li{match[2]}" if match[1] else f"{match[3]}Li")
         anion = bonded and re.sub(r"\[Li\]\[([OSN])\]|\[([OSN])\]\[Li\]", r"[\1\2-]", bonded)
@@ -252,6 +255,7 @@ def _group(name: str, charge: int) -> _Part:
             part.free[end] = part.free.get(end, 0) + 1
         for atom in part.mol.GetAtoms():
             atom.SetAtomMapNum(0)
+            atom.SetNumRadicalElectrons(0)
         return part
     atom = Chem.Atom(name)
     atom.SetNoImplicit(True)

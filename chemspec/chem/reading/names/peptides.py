@@ -17,6 +17,9 @@ _SEQUENCE = re.compile(rf"[ACDEFGHIKLMNPQRSTVWY]{{{MIN_SEQUENCE},100}}")
 _HELM = re.compile(r"PEPTIDE\d+\{.*\}.*\$.*")
 
 
+_CYCLIC = re.compile(r"(?:cyclo|c)-?[\[(](.+)[\])]", re.IGNORECASE)  # cyclo(Gly-Pro)
+
+
 @cache
 def _table(kind: str) -> dict[str, str]:
     rows = read_asset_table(Path(__file__).with_name("peptides.tsv"))
@@ -29,6 +32,8 @@ def read(text: str) -> str | None:
         return None
     if _HELM.fullmatch(text) or _SEQUENCE.fullmatch(text):
         return _read_by_rdkit(text)
+    if match := _CYCLIC.fullmatch(text):
+        return _read_codes(match[1], cyclic=True)
     return _read_codes(text) if "-" in text else None
 
 
@@ -38,7 +43,7 @@ def _read_by_rdkit(text: str) -> str | None:
         return canonical(Chem.MolToSmiles(mol)) if mol is not None and mol.GetNumAtoms() else None
 
 
-def _read_codes(text: str) -> str | None:
+def _read_codes(text: str, *, cyclic: bool = False) -> str | None:
     """Read residues in three-letter code between hyphens; free ends may be left out."""
     parts = re.findall(r"(?:(?:D|L|DL)-)?[^-()]+(?:\([^()]*\)[^-()]*)?", text)
     if "-".join(parts) != text or not (residues := [part for part in parts if _residue(part)]):
@@ -48,7 +53,10 @@ def _read_codes(text: str) -> str | None:
     if len(parts) != len(residues) + bool(start) + bool(end) or not (start or end or len(residues) > 1):
         return None
     before = _table("protecting").get(start, "")
-    chain = "".join(f"N{_residue(residue)}C(=O)" for residue in residues) + _table("end").get(end, "O")
+    chain = "".join(f"N{_residue(residue)}C(=O)" for residue in residues)
+    if cyclic:
+        return None if start or end else canonical(f"N%11{chain[1:-5]}C%11=O")
+    chain += _table("end").get(end, "O")
     if before:  # its bond is to the first nitrogen
         chain = f"N({before})" + chain[1:] if chain[1] != "9" else f"N9({before})" + chain[2:]
     return canonical(chain)

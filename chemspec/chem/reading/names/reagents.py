@@ -15,6 +15,7 @@ from chemspec.chem.molecules.query import canonical
 from chemspec.chem.reading.names.packed import NameTable
 
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
+_OWNER = re.compile(r"(?<=[a-z])'s?(?=\s)")  # Lawesson's reagent, Lawesson reagent
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
 SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
 
@@ -28,7 +29,10 @@ def find_in_list(name: str) -> tuple[str, str] | None:
     """Return SMILES and usual name of a molecule of the packed table by name or CAS number; None if it is ambiguous."""
     key = name.strip() if is_cas(name) else normalise_name(name)
     records = load_table().find(key)
-    if key.startswith("poly") and records == load_table().find(key[4:]):  # which has a polymer as its monomer
+    # The table has a polymer as its monomer, and some labelled compounds without the label.
+    if (key.startswith("poly") and records == load_table().find(key[4:])) or (
+        re.search(r"-d\d+\b", name) and not any("[2H]" in record.smiles for record in records)
+    ):
         return None
     return (records[0].smiles, records[0].name or name.strip()) if len(records) == 1 else None
 
@@ -124,7 +128,7 @@ def load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
 
 def find_by_hand(name: str) -> tuple[str, str] | None:
     """Return the entry of a name in the hand-written tables, as it is written if possible: COCl2 is not CoCl2."""
-    return _load_tables().get(_bare(name)) or _load_tables().get(normalise(name))
+    return _load_tables().get(_bare(_OWNER.sub("", name))) or _load_tables().get(normalise(name))
 
 
 def _bare(name: str) -> str:
@@ -133,7 +137,7 @@ def _bare(name: str) -> str:
 
 def normalise(name: str) -> str:
     """Return the key of a name in the tables: a formula as it is, anything else without case."""
-    bare = _bare(name)
+    bare = _bare(_OWNER.sub("", name))
     return _is_formula(bare) or bare.casefold()
 
 

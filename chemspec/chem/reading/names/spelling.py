@@ -80,20 +80,20 @@ def opsin_forms(name: str) -> Iterator[str]:
 
 # Atomic where repeated: `1/1/1/1` or `aq aq aq` can be parted in many ways, and trying all takes exponential time.
 _NUMBER = r"\d+(?:[.,]\d+)?"
-_RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→)\s*{_NUMBER})?"
+_RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→|\+-)\s*{_NUMBER})?"
 _STRENGTH = rf"(?:{_RANGE}|(?<![A-Za-z])[xn](?=\s?eq))\s*(?:{QUALIFIERS['unit']})(?![A-Za-z0-9])"
 _WORDS = f"(?:{QUALIFIERS['word']})"
 _LEADING = re.compile(rf"(?:{_STRENGTH}|{_WORDS}(?:\.|(?=[\s,])))[\s,]*(?:of\s+)?", re.IGNORECASE)
 _RATIO = r"\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+"
-_INSIDE = rf"(?>(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|{_RATIO}|v/v|w/w|by vol(?:ume)?\.?)(?=[\s,;\])]))"
-_TRAILING = re.compile(
-    rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]++{_INSIDE})*+[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$",
-    re.IGNORECASE,
-)
 _CONDITIONS = "|".join(
     rf"(?:{row[0]})".replace("NUMBER", _NUMBER).replace("RANGE", _RANGE) for row in _table("conditions")
 )
 _ANY = rf"(?>(?:{_CONDITIONS}|{_STRENGTH}|{_RATIO})(?![A-Za-z0-9%]))"
+_INSIDE = rf"(?>(?:{_ANY}|{_WORDS}\.?|[aslg]|ac|by vol(?:ume)?\.?)(?=[\s,;\])]))"
+_TRAILING = re.compile(
+    rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]++{_INSIDE})*+[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$",
+    re.IGNORECASE,
+)
 _CONDITION = re.compile(rf"[(\[]?{_ANY}(?:[\s,;:/→(]*+{_ANY})*+[)\]]?\.?", re.IGNORECASE)
 
 
