@@ -76,8 +76,12 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
 
 MAX_QUANTITY = 40  # characters
 _DEGREE = r"(?:[°º˚]|\u2103|[CK]\b)"
-_QUANTITY = re.compile(rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:t|t_?r|time|temp|\u03bb|lambda|pH))\s*$")
-_VALUE = re.compile(rf"(?i:\s*(?:[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))")
+_QUANTITY = re.compile(
+    rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:[de]\.?[re]\.?|t|t_?r|time|temp|\u03bb|lambda|pH))\s*$"
+)
+_VALUE = re.compile(
+    rf"(?i:\s*(?:\d+\s?[:%]|[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))"
+)
 
 
 def _is_of_condition(chars: str, arrow: re.Match[str]) -> bool:

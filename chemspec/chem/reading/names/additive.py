@@ -74,7 +74,7 @@ def _metal(symbol: str, charge: int) -> str:
 def read_formula(text: str, molecule: Molecule) -> str | None:
     """Return the SMILES of a salt or complex by its formula: NaMnO4, Mg(ClO4)2, NiCl2(dppe), [Cp*RhCl2]2."""
     match = _FORMULA.fullmatch(text)
-    if match is None or (metal := match["metal"]) not in SYMBOLS:
+    if match is None or (metal := match["metal"]) not in SYMBOLS or text == "NH4":
         return None
     groups = [*re.finditer(_GROUP, match["before"]), *re.finditer(_GROUP, match["behind"])]
     around = [_ligand(group[1] or group[2], molecule) for group in groups for _ in range(int(group[3] or 1))]
@@ -82,7 +82,9 @@ def read_formula(text: str, molecule: Molecule) -> str | None:
     charge, left = divmod(-sum(bound for _, bound in around), metals)
     is_complex = any(not bound for _, bound in around)
     is_usual = charge and (charge == usual or usual > 2 or metal in _SEVERAL or match["before"])
-    if left or not all(smiles for smiles, _ in around) or not around or not (is_complex or is_usual):
+    if text != metal and (
+        left or not all(smiles for smiles, _ in around) or not around or not (is_complex or is_usual)
+    ):
         return None
     return ".".join([*(smiles for smiles, _ in around), *[_metal(metal, charge)] * metals] * int(match["times"] or 1))
 

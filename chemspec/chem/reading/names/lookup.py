@@ -3,18 +3,16 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from pathlib import Path
-from typing import Any
+from functools import lru_cache
 
 from rdkit import Chem
 
 import chemspec.chem.reading.names.additive as additive
+import chemspec.chem.reading.names.derivatives as derivatives
 import chemspec.chem.reading.names.lab_names as lab_names
 import chemspec.chem.reading.names.reagents as reagents
 import chemspec.chem.reading.names.spelling as spelling
-from chemspec.asset_files import read_asset_table
-from chemspec.chem.molecules.parsing import fixed_reaction, mol_from_smarts, mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.molecules.query import canonical, drop_stereo
 from chemspec.chem.reading.names.opsin import is_closed_shell, parse_name, read_by_opsin
 
@@ -31,6 +29,7 @@ class Named:
     notes: tuple[str, ...] = ()
 
 
+NOTHING = Named("", "")
 Reader = Callable[[str], Named | None]
 
 
@@ -67,31 +66,13 @@ def look_up_systematic(text: str) -> Named | None:
     if "(" not in name and reagents.find_isomers(name):
         return None
     named = (_by_parts(name) if _STATE.search(name) else None) or _by_opsin(name) or _by_parts(name)
-    named = named or _without_descriptor(name, _by_opsin) or _with_remark(name, _by_opsin) or _derived(name)
+    named = named or _without_descriptor(name, _by_opsin) or _with_remark(name, _by_opsin) or _derivative(name)
     return _noted(named and replace(named, name=name), *left_out)
 
 
-@cache
-def _derivatives() -> list[tuple[re.Pattern[str], str, Any]]:
-    rows = read_asset_table(Path(__file__).with_name("derivatives.tsv"))
-    return [(re.compile(pattern, re.IGNORECASE), other, fixed_reaction(smarts)) for pattern, other, smarts in rows]
-
-
-def _derived(name: str) -> Named | None:
-    """Read a derivative by the name of its parent: estrone methyl ether."""
-    for pattern, partner, reaction in _derivatives():
-        match = pattern.fullmatch(name)
-        names = (match[1], partner.format(*match.groups()[1:])) if match else ()
-        reactants = [look_up(each) or read_systematic(each) for each in names]
-        if reactants and all(reactants):
-            made = reaction.RunReactants([mol_from_smiles(named.smiles) for named in reactants if named])
-            products = {canonical(Chem.MolToSmiles(product)): product for (product,) in made}
-            is_whole = "mono" in name or not any(
-                mol_from_smiles(smiles).HasSubstructMatch(reaction.GetReactantTemplate(0)) for smiles in products
-            )
-            if len(products) == 1 and is_whole:
-                return Named(str(*products), name, (f"{name}: read as a derivative of {names[0]}",))
-    return None
+def _derivative(name: str) -> Named | None:
+    smiles = derivatives.read(name, lambda part: (look_up(part) or read_systematic(part) or NOTHING).smiles)
+    return Named(smiles, name, (f"{name}: read as a derivative of its parent",)) if smiles else None
 
 
 _STATE = re.compile(r"\((?:0|I{1,3}|I?V|VI{0,3})\)")  # of the metal of a complex
@@ -134,10 +115,6 @@ def _component(name: str) -> str | None:
 def _molecule(name: str) -> Named | None:
     if named := _known(name):
         return named
-    if name in additive.SYMBOLS and name.isalpha():
-        return Named(f"[{name}]", additive.SYMBOLS[name])
-    if ion := additive.ions().get(name[:-1], {}).get(-1) if name[-1] == "-" else None:
-        return Named(ion, name)
     smiles = additive.read_formula(name, _known_smiles) or additive.read(name, _known_smiles)
     return Named(smiles, name, _flat_notes(name, smiles)) if smiles else None
 
