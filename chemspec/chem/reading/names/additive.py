@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -46,22 +45,19 @@ class _Part(NamedTuple):
     times: int
 
 
-@cache
-def ions() -> dict[str, dict[int, str]]:
-    """Return the SMILES of ions and ligands by name or formula, and charge."""
-    table: dict[str, dict[int, str]] = {}
-    for charge, names, smiles in read_asset_table(Path(__file__).with_name("ions.tsv")):
-        for name in names.split(" | "):
-            table.setdefault(name, {})[int(charge)] = smiles
-    return table
-
-
-_NAMES = sorted(map(re.escape, ions()), key=len, reverse=True)
+# SMILES of ions and ligands by name or formula, and charge.
+IONS: dict[str, dict[int, str]] = {}
+for _charge, _names, _smiles in read_asset_table(Path(__file__).with_name("ions.tsv")):
+    for _name in _names.split(" | "):
+        IONS.setdefault(_name, {})[int(_charge)] = _smiles
+_NAMES = sorted(map(re.escape, IONS), key=len, reverse=True)
 _LISTED = "|".join(name for name in _NAMES if name.islower())
 _LIGAND = re.compile(rf"-?(?:({_MANY})-?)??(?:(?:mu-)?({_LISTED})|[(\[]({_INSIDE})[)\]])", re.IGNORECASE)
-_BARE = "|".join(name for name in _NAMES if name[0].isupper())
 _SHORT = "dba|dpp[befp]|cod|coe|nbd|acac|bpy|phen|dme"  # Pd2dba3, PdCl2dppf
-_GROUP = rf"(?:\((?![IV0]+\))([^()]+)\)|((?:{_BARE})(?![a-z])|{_SHORT}))(\d?)"
+_GROUP = (
+    rf"(?:\((?![IV0]+\))([^()]+)\)"
+    rf"|((?:{'|'.join(name for name in _NAMES if name[0].isupper())})(?![a-z])|{_SHORT}))(\d?)"
+)
 _FORMULA = re.compile(
     rf"\[?(?P<before>(?:{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>\d?)(?:\([IV0]+\))?(?P<behind>(?:{_GROUP})*)(?:\](?P<times>\d?))?"
 )
@@ -127,7 +123,7 @@ def _counter(word: str, base: _Part, molecule: Molecule) -> _Part | None:
     )
     forms = [(re.sub(r"(?i)\([iv]+\)$", "", word), 0), *counted]
     for text, count in forms:
-        kinds = {**ions().get(text.lower(), {}), **ions().get(text, {})}
+        kinds = {**IONS.get(text.lower(), {}), **IONS.get(text, {})}
         if base.charge and kinds:
             return _Part(kinds[min(kinds)], min(kinds), count or (0 if min(kinds) else 1))
         if 0 in kinds and (len(kinds) == 1 or re.search("[Nn]", _OXIME.sub("", base.smiles))):
@@ -175,7 +171,7 @@ def _complex(word: str, molecule: Molecule) -> _Part | None:
 
 def _ligand(name: str, molecule: Molecule) -> tuple[str, int]:
     """Return SMILES and charge of a ligand, empty if it is none: acetato, phenoxy."""
-    if by_charge := ions().get(name) or ions().get(name.lower()):
+    if by_charge := IONS.get(name) or IONS.get(name.lower()):
         return by_charge[min(by_charge)], min(by_charge)
     anion = re.sub(r"oxy$", "oxide", re.sub(r"(?<=[ai])do$|(?<=at)o$", lambda match: match[0][:-1] + "e", name))
     smiles = molecule(anion) or ""

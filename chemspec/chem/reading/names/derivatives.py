@@ -19,7 +19,7 @@ def _table() -> list[tuple[re.Pattern[str], str, Any]]:
     return [(re.compile(pattern, re.IGNORECASE), other, fixed_reaction(smarts)) for pattern, other, smarts in rows]
 
 
-def read(name: str, molecule: Callable[[str], str]) -> str | None:
+def read(name: str, molecule: Callable[[str], str | None]) -> str | None:
     """Return the SMILES of a derivative; None unless the parent is known and has one place for it."""
     for pattern, partner, reaction in _table():
         match = pattern.fullmatch(name)

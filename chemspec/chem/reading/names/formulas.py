@@ -19,7 +19,7 @@ _VALENCES = {
     "H": 1, "C": 4, "N": 3, "O": 2, "S": 2, "P": 3, "B": 3, "Si": 4, "Sn": 4, "Ge": 4, "Se": 2, "Te": 2, "Li": 1,
     "Mg": 2, "Zn": 2, "Al": 3, "In": 3, "Ga": 3, "Hg": 2, "Pb": 4, "Ti": 4, "Zr": 4,
 }  # fmt: skip
-_ANIONS = {name: smiles[-1] for name, smiles in additive.ions().items() if -1 in smiles and name[0].isupper()}
+_ANIONS = {name: smiles[-1] for name, smiles in additive.IONS.items() if -1 in smiles and name[0].isupper()}
 _SALT = re.compile(rf"(.+?)({'|'.join(map(re.escape, sorted(_ANIONS, key=len, reverse=True)))})")
 _ALKALI = re.compile(r"(Li|Na|K|Cs|NH4)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs|NH4)")
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.

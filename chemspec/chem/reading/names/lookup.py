@@ -29,7 +29,6 @@ class Named:
     notes: tuple[str, ...] = ()
 
 
-NOTHING = Named("", "")
 Reader = Callable[[str], Named | None]
 
 
@@ -66,13 +65,10 @@ def look_up_systematic(text: str) -> Named | None:
     if "(" not in name and reagents.find_isomers(name):
         return None
     named = (_by_parts(name) if _STATE.search(name) else None) or _by_opsin(name) or _by_parts(name)
-    named = named or _without_descriptor(name, _by_opsin) or _with_remark(name, _by_opsin) or _derivative(name)
+    named = named or _without_descriptor(name, _by_opsin) or _with_remark(name, _by_opsin)
+    if named is None and (smiles := derivatives.read(name, _component)):
+        named = Named(smiles, name, (f"{name}: read as a derivative of its parent",))
     return _noted(named and replace(named, name=name), *left_out)
-
-
-def _derivative(name: str) -> Named | None:
-    smiles = derivatives.read(name, lambda part: (look_up(part) or read_systematic(part) or NOTHING).smiles)
-    return Named(smiles, name, (f"{name}: read as a derivative of its parent",)) if smiles else None
 
 
 _STATE = re.compile(r"\((?:0|I{1,3}|I?V|VI{0,3})\)")  # of the metal of a complex
@@ -90,8 +86,7 @@ def _by_opsin(name: str) -> Named | None:
 
 def _is_whole(name: str, smiles: str) -> bool:
     """Return whether what OPSIN made of a name is one compound and no list of words."""
-    is_list = " oxime " in name or all(map(look_up, name.split(" ")))
-    return "." not in smiles or " " not in name or not is_list
+    return "." not in smiles or " " not in name or not (" oxime " in name or all(map(look_up, name.split(" "))))
 
 
 def _by_parts(name: str) -> Named | None:

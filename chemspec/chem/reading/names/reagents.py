@@ -46,10 +46,8 @@ def name_in_list(smiles: str) -> str:
 def is_cas(text: str) -> bool:
     """Return whether a text is a CAS number with a valid check digit."""
     match = _CAS.fullmatch(text.strip())
-    if match is None:
-        return False
-    digits = map(int, reversed(match[1] + match[2]))
-    return sum(position * digit for position, digit in enumerate(digits, 1)) % 10 == int(match[3])
+    digits = map(int, reversed(match[1] + match[2])) if match else ()
+    return match is not None and sum(at * digit for at, digit in enumerate(digits, 1)) % 10 == int(match[3])
 
 
 @cache
@@ -108,12 +106,8 @@ def names_by_smiles() -> dict[str, str]:
 
 @cache
 def _load_tables() -> dict[str, tuple[str, str]]:
-    table: dict[str, tuple[str, str]] = {}
-    for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE)):
-        full, *others = names.split(" | ")
-        for key in (normalise, _bare):
-            table |= {key(name): (smiles, full) for name in (full, *others)}
-    return table
+    rows = [(smiles, names.split(" | ")) for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE))]
+    return {key(name): (smiles, names[0]) for key in (normalise, _bare) for smiles, names in rows for name in names}
 
 
 @cache

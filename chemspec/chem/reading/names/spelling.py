@@ -50,8 +50,7 @@ def other_forms(name: str) -> Iterator[str]:
     for pattern, form in _OTHER_FORMS:
         changed = pattern.sub(form, changed)
     without_state = re.sub(r"\([IV0]+\)(?= )", "", changed) if metal else changed
-    forms = (changed, without_state, name.replace(".", " "))
-    yield from (form for form in dict.fromkeys(forms) if form != name)
+    yield from (form for form in dict.fromkeys((changed, without_state, name.replace(".", " "))) if form != name)
 
 
 _CAPITALS = re.compile(
