@@ -88,7 +88,7 @@ _CONDITIONS = "|".join(
     rf"(?:{row[0]})".replace("NUMBER", _NUMBER).replace("RANGE", _RANGE) for row in _table("conditions")
 )
 _ANY = rf"(?>(?:{_CONDITIONS}|{_STRENGTH}|{_RATIO})(?![A-Za-z0-9%]))"
-_INSIDE = rf"(?>(?:{_ANY}|{_WORDS}\.?|[aslg]|ac|by vol(?:ume)?\.?)(?=[\s,;\])]))"
+_INSIDE = rf"(?>(?:{_STRENGTH}|{_ANY}|{_WORDS}\.?|[aslg]|ac|by vol(?:ume)?\.?)(?=[\s,;\])]))"
 _TRAILING = re.compile(
     rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]++{_INSIDE})*+[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$",
     re.IGNORECASE,
