@@ -13,17 +13,17 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 
 MAX_IONS = 6  # ions of one kind, and metal atoms
 Molecule = Callable[[str], str | None]  # SMILES of a molecule or an ion by its name
-_METALS = {
+METALS = {
     name: (symbol, int(charge)) for symbol, name, charge in read_asset_table(Path(__file__).with_name("metals.tsv"))
 }
-SYMBOLS = {symbol: name for name, (symbol, _) in _METALS.items() if symbol not in "HIBr"}
-_ROMAN = {"0": 0, "I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6, "VII": 7, "VIII": 8}
+SYMBOLS = {symbol: name for name, (symbol, _) in METALS.items() if symbol not in "HIBr"}
+ROMAN = {"0": 0, "I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6, "VII": 7, "VIII": 8}
 _TIMES = {
     "mono": 1, "di": 2, "bis": 2, "tri": 3, "tris": 3, "tetra": 4, "tetrakis": 4, "penta": 5, "pentakis": 5, "hexa": 6,
     "hexakis": 6, "hepta": 7, "octa": 8, "nona": 9, "deca": 10,
 }  # fmt: skip
 _MANY = "|".join(sorted(_TIMES, key=len, reverse=True))
-_METAL = rf"(?:({_MANY})-?)?({'|'.join(sorted(_METALS, key=len, reverse=True))})(?:\s?\(({'|'.join(_ROMAN)})\))?"
+_METAL = rf"(?:({_MANY})-?)?({'|'.join(sorted(METALS, key=len, reverse=True))})(?:\s?\(({'|'.join(ROMAN)})\))?"
 _CATION = re.compile(_METAL, re.IGNORECASE)
 _COMPLEX = re.compile(rf"(.+?)-?{_METAL}", re.IGNORECASE)
 _COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)?[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?$", re.IGNORECASE)
@@ -74,7 +74,7 @@ def read_formula(text: str, molecule: Molecule) -> str | None:
         return None
     groups = [*re.finditer(_GROUP, match["before"]), *re.finditer(_GROUP, match["behind"])]
     around = [_ligand(group[1] or group[2], molecule) for group in groups for _ in range(int(group[3] or 1))]
-    metals, usual = int(match["count"] or 1), _METALS[SYMBOLS[metal]][1]
+    metals, usual = int(match["count"] or 1), METALS[SYMBOLS[metal]][1]
     charge, left = divmod(-sum(bound for _, bound in around), metals)
     is_complex = any(not bound for _, bound in around)
     is_usual = charge and (charge == usual or usual > 2 or metal in _SEVERAL or match["before"])
@@ -103,10 +103,10 @@ def read(name: str, molecule: Molecule) -> str | None:
 def _bases(head: str, molecule: Molecule, *, alone: bool) -> list[_Part]:
     """Return what the first words may be: a metal, a complex of one, or another cation or molecule."""
     if match := _CATION.fullmatch(head):
-        symbol, usual = _METALS[match[2].lower()]
+        symbol, usual = METALS[match[2].lower()]
         count = _TIMES[match[1].lower()] if match[1] else 0
         if match[3]:
-            return [_Part(_metal(symbol, charge := _ROMAN[match[3].upper()]), charge, count)] * (not alone)
+            return [_Part(_metal(symbol, charge := ROMAN[match[3].upper()]), charge, count)] * (not alone)
         others = [_Part(_metal(symbol, charge), charge, count or 1) for charge in range(1, 9)]
         return [_Part(_metal(symbol, usual), usual, count), *others] * (not alone)
     if (complexed := _complex(head, molecule)) and complexed.charge >= 0:
@@ -151,7 +151,7 @@ def _balanced(parts: Sequence[_Part]) -> str | None:
 def _complex(word: str, molecule: Molecule) -> _Part | None:
     """Read ligands in front of their metal: dichlorobis(triphenylphosphine)palladium(II)."""
     match = _COMPLEX.fullmatch(word[1:-1] if word[0] == "[" and word[-1] == "]" else word)
-    symbol, usual = _METALS[match[3].lower()] if match else ("", 0)
+    symbol, usual = METALS[match[3].lower()] if match else ("", 0)
     if match is None or (usual == 1 and symbol not in {"Ag", "Br", "I"}):  # chloroacetic acid sodium
         return None
     around, rest = list[tuple[str, int]](), match[1].rstrip("- ")
@@ -163,7 +163,7 @@ def _complex(word: str, molecule: Molecule) -> _Part | None:
         around += [read] * (_TIMES[ligand[1].lower()] if ligand and ligand[1] else 1)
         rest = rest[ligand.end() :] if ligand else ""
     bound, metals = sum(charge for _, charge in around), _TIMES[(match[2] or "mono").lower()]
-    charge = _ROMAN[match[4].upper()] if match[4] else -bound if symbol not in _FIXED and bound else usual
+    charge = ROMAN[match[4].upper()] if match[4] else -bound if symbol not in _FIXED and bound else usual
     return _Part(
         ".".join([*(smiles for smiles, _ in around), *[_metal(symbol, charge)] * metals]), charge * metals + bound, 1
     )

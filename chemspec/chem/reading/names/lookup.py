@@ -90,7 +90,7 @@ def _is_whole(name: str, smiles: str) -> bool:
 
 
 def _by_parts(name: str) -> Named | None:
-    smiles = additive.read(name, _component)
+    smiles = next(filter(None, (additive.read(form, _component) for form in (name, *spelling.other_forms(name)))), None)
     axis = (NO_AXIS,) * bool(smiles and "@" not in smiles and re.search(r"\([RS]\)-", name))
     return Named(smiles, name, (f"{name}: read part by part", *axis)) if smiles else None
 

@@ -49,7 +49,7 @@ def other_forms(name: str) -> Iterator[str]:
     changed = f"{metal} {name[match.end() :]}" if match and metal else name
     for pattern, form in _OTHER_FORMS:
         changed = pattern.sub(form, changed)
-    without_state = re.sub(r"\([IV0]+\)(?= )", "", changed) if metal else changed
+    without_state = changed.replace(f"({[*additive.ROMAN][additive.METALS[metal][1]]})", "") if metal else changed
     yield from (form for form in dict.fromkeys((changed, without_state, name.replace(".", " "))) if form != name)
 
 
