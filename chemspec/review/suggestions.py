@@ -310,7 +310,7 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
 
 
 def _has_stereo(suggestion: Suggestion) -> bool:
-    """Return whether a product or its flask has stereochemistry: a law may set the centres that a product leaves open."""
+    """Return whether a product or its flask has stereochemistry: a law may set centres that a product leaves open."""
     return suggestion.task == "forward" and any(mark in side for side in suggestion.sides for mark in "@/\\")
 
 

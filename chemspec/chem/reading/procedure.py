@@ -20,7 +20,7 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _AFTER = r"(?:then|next|followed by|subsequently|afterwards|thereafter|after that)"
-_THEN = re.compile(rf"(?<!\s)\s*[,;]?\s+(?:and\s+)?{_AFTER}\s+|(?<!\s)\s*;\s*{_AFTER}\b\s*", re.IGNORECASE)
+_THEN = re.compile(rf"(?<!\s)(?:(?:\s*[,;])?\s+(?:and\s+)?{_AFTER}\s+|\s*;\s*{_AFTER}\b\s*)", re.IGNORECASE)
 # What ends a reaction without a step of its own.
 _WORKUP = re.compile(
     r"(?:(?:sat(?:\.|urated)?|aq(?:\.|ueous)?|dil(?:\.|ute)?|cold|ice|\d+\s?%|\d+(?:\.\d+)?\s?[MN])[\s,]*)*"
