@@ -23,6 +23,7 @@ TEXTS = (  # each took minutes once
     "CCO, " + "1-1" * 130 + "Z(",
     "(" + "rsez" * 30 + "-nitrobenzene",
     "acid (" + "aq " * 60,
+    "[Na+].[" + "OH" * 21,
     "CCO, " + " " * 1600 + "x",
     "CCO " + "\u2192" * 19_000,
     "CCO, " + "=" * 19_000,

@@ -37,7 +37,12 @@ def _check(result: DecodeResult) -> None:
 
 
 def _query_text(random: Random) -> bytes:
-    return mutated(random.choice(QUERIES), random).encode("utf-8", "surrogatepass")
+    text = mutated(random.choice(QUERIES), random)
+    if random.random() < 0.2:  # a piece of it again and again: what can be parted in many ways takes long
+        start = random.randrange(max(1, len(text)))
+        piece = text[start : start + random.randint(1, 4)] or " "
+        text = text[:start] + piece * random.choice((20, 60, 300, 2000)) + text[start:]
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _query(case: bytes, tools: Tools) -> None:

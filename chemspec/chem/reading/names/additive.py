@@ -59,7 +59,7 @@ _GROUP = (
     rf"|((?:{'|'.join(name for name in _NAMES if name[0].isupper())})(?![a-z])|{_SHORT}))(\d?)"
 )
 _FORMULA = re.compile(
-    rf"\[?(?P<before>(?:{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>[1-9]?)(?:\([IV0]+\))?(?P<behind>(?:{_GROUP})*)(?:\](?P<times>[1-9]?))?"
+    rf"\[?(?P<before>(?>{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>[1-9]?)(?:\([IV0]+\))?(?P<behind>(?>{_GROUP})*+)(?:\](?P<times>[1-9]?))?"
 )
 
 
