@@ -13,7 +13,7 @@ GROUPS = {
     "hf": ("importers/test_hf.py", "importers/test_hf_causal.py"),
     "ray": ("cluster/test_on_ray.py", "cluster/test_plans_on_ray.py", "cluster/test_service_on_ray.py"),
     "emulated": ("model/test_cuda_graphs.py", "test_gpu.py"),
-    "tools": ("programs",),
+    "programs": ("programs",),
     "weights": ("evaluation/test_lossless_weights.py", "evaluation/test_passes.py"),
 }
 DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"  # what `pytest` alone selects
