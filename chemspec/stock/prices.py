@@ -38,6 +38,7 @@ _WORDS = re.compile(
 )
 _PACK = re.compile(_AMOUNT, re.IGNORECASE)
 MAX_SHOWN = 40  # characters shown of a unit or a cell
+MAX_PRICE_CHARS = 500  # more than any number of a program has
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
     shown, heading = text[:MAX_SHOWN], with_unit_signs(heading.replace("_", " "))
     if not text:
         return Price(None)
+    if len(text) > MAX_PRICE_CHARS:
+        return Price(None, fault=f"no price in {shown!r}, which goes on for {len(text):,} characters")
     if (
         text.startswith(("-", "\u2212", "\u2013"))
         or not re.search("[0-9]", text)

@@ -18,6 +18,12 @@ def test_prices_are_read_or_a_fault(row: tuple[Any, ...]) -> None:
     assert fault in price.fault and bool(fault) == bool(price.fault)
 
 
+@pytest.mark.parametrize("digits", ["1", "1,", "1 ", "1."])
+def test_a_cell_of_many_digits_is_refused_unread(digits: str) -> None:
+    """Its cost was quadratic: 30,000 digits took 50 s, in a list of prices."""
+    assert "30,000 characters" in prices.read_price((digits * 30_000)[:30_000]).fault
+
+
 LISTS = {
     "cas.csv": "CAS,Name\n62-53-3,aniline\n",
     "cas.txt": "62-53-3\n71-43-2\n",

@@ -115,7 +115,7 @@ def _is_no_dative_bond(chars: str) -> bool:
 MAX_CHARS = 20 * chem.MAX_LENGTH  # characters of a text: room for maps, names and the sides of a reaction
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
-_COMMENT = re.compile(r"\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
+_COMMENT = re.compile(r"(?<!\s)\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
 _LABEL = re.compile(
     r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
     r"|(?:iupac )?name|(?:target |product )?(?:molecule|compound)|target|product|input|query"
