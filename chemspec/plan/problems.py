@@ -3,7 +3,6 @@
 from functools import lru_cache
 
 from chemspec.chem.checks.flask_check import missing_or_conflicting
-from chemspec.chem.reactions.stoichiometry import classify_whole_step
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 
@@ -16,7 +15,7 @@ def step_problems(reactants: str, product: str, reagents: str) -> tuple[str, ...
     missing reagents, are left out.
     """
     answer = Hypothesis(reactants, reactants, True, (), (), 0.0, 1.0, 1.0)
-    step = Suggestion("retro", product, 1, answer, classify_whole_step(reactants, product))
+    step = Suggestion("retro", product, 1, answer)
     made_from_nothing = [note for note in step.notes if note.startswith("one enantiomer")]
     flask = ".".join(filter(None, (reactants, reagents)))
     conflicts = (text for text in missing_or_conflicting(flask, product) if not text.startswith("Missing"))

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import EllipsisType
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
@@ -54,8 +53,6 @@ class Suggestion:
     query: str  # SMILES of the query
     rank: int  # rank in the review, from 1
     best: Hypothesis  # the prediction that stands for it
-    # What the reaction does; None if that is unknown. Without it, it is found when it is asked for.
-    given_step: StepClass | EllipsisType | None = ...
     alternatives: tuple[tuple[Hypothesis, StepClass | None], ...] = ()  # each with what its reaction does
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
@@ -68,7 +65,7 @@ class Suggestion:
     @cached_property
     def step(self) -> StepClass | None:
         """What the reaction does; None if that is unknown."""
-        return _step_of(self.task, self.query, self.best) if self.given_step is ... else self.given_step
+        return _step_of(self.task, self.query, self.best)
 
     @property
     def members(self) -> tuple[Hypothesis, ...]:
@@ -269,7 +266,7 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
             continue
         group = [(answer, _step_of(task, query, answer)) for answer in answers]
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
-        suggestions.append(Suggestion(task, query, 0, *group[0], tuple(group[1:])))
+        suggestions.append(Suggestion(task, query, 0, group[0][0], tuple(group[1:])))
     return rank_suggestions(suggestions)
 
 

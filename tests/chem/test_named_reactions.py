@@ -40,7 +40,7 @@ def test_textbook_reactions_are_named_and_raise_no_false_warning(file: Path, par
             right = step.name in accepted.split("|") or family_of(step) in accepted.split("|")
             verdicts["right" if right else "wrong" if wrong else "general"] += 1
             bonds.add(step.made)
-            shown = Suggestion(task, query, 1, Hypothesis(answer, answer, True, (), (), 0.0, 1.0, 1.0), step)  # type: ignore[arg-type]
+            shown = Suggestion(task, query, 1, Hypothesis(answer, answer, True, (), (), 0.0, 1.0, 1.0))  # type: ignore[arg-type]
             problems = [text for text in shown.problems if text not in "".join(warnings)]
             if wrong and not right:
                 faults.append((name, task, step.name))

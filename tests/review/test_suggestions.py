@@ -25,7 +25,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     flask, product = str(chem.canonical(flask)), str(chem.canonical(product))
     answer = Hypothesis(product, product, True, (product,), (0.0,), 0.0, 0.9, 0.9)
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
-    card = Suggestion("forward", flask, 1, answer, classify_whole_step(flask, product), precedents=found)
+    card = Suggestion("forward", flask, 1, answer, precedents=found)
     assert card.reagents[0] == reagents
     (row,) = review_table(cast(Any, SimpleNamespace(task="forward", checks={}, suggestions=[card])))
     assert row["reagents"] == precedents.in_words(reagents, formulas=True)
@@ -34,7 +34,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
 def test_an_answer_that_is_no_molecule_has_no_reagents() -> None:
     invalid = Hypothesis("C(", "", False, ("C", "("), (0.0,), 0.0, 0.9, 0.9)
     for task in ("forward", "retro"):
-        assert Suggestion(task, "CCO", 1, invalid, None).reagents == ("", "")
+        assert Suggestion(task, "CCO", 1, invalid).reagents == ("", "")
 
 
 def test_what_a_reaction_does_is_found_for_the_cards_that_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

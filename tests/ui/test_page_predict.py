@@ -209,7 +209,7 @@ def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: 
 
 def test_a_cut_answer_says_so() -> None:
     cut = replace(hypothesis("CCO", ended="length"), canonical="", valid=False)
-    assert suggestions.Suggestion("forward", "CC", 1, cut, None).problems == ("cut after 3 tokens",)
+    assert suggestions.Suggestion("forward", "CC", 1, cut).problems == ("cut after 3 tokens",)
 
 
 @pytest.mark.parametrize(("odds", "told", "words"), table("ui/chances_in_words"))
@@ -239,7 +239,7 @@ def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
 def test_nothing_a_visitor_types_becomes_markup() -> None:
     evil = "<script>alert(1)</script>"
     broken = replace(hypothesis("CC"), tokens=(evil,), smiles=evil, canonical="", valid=False)
-    card = suggestions.Suggestion("retro", "CC", 1, broken, None, check=ForwardCheck(False, 0.5, evil))
+    card = suggestions.Suggestion("retro", "CC", 1, broken, check=ForwardCheck(False, 0.5, evil))
     asked = query_panel.Question("forward", "forward", "CC", DecodeSettings())
     texts = [
         details.token_probabilities_html(card.best),
@@ -720,7 +720,7 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
 
 def test_why_names_the_accuracy_of_the_class(tmp_path: Path) -> None:
     flask, product = "CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1"
-    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product), classify_step(flask, product))
+    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product))
     assert details.describe_class_accuracy(tmp_path, amide) == ""
     top = {"1": {"value": 0.91, "low": 0.87, "high": 0.94}}
     measured = {"top": top, "classes": {"Amide formation": {"reactions": 266, "top": top}}}
@@ -728,7 +728,7 @@ def test_why_names_the_accuracy_of_the_class(tmp_path: Path) -> None:
     assert details.describe_class_accuracy(tmp_path, amide) == (
         "Amide formation: of 266 test reactions 91 % had the recorded answer first ([all classes](/models))."
     )
-    assert details.describe_class_accuracy(tmp_path, replace(amide, given_step=None)) == ""
+    assert details.describe_class_accuracy(tmp_path, replace(amide, query="O")) == ""
 
 
 def test_a_pasted_file_is_folded_to_its_name() -> None:

@@ -153,8 +153,7 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
         if isinstance(joined, Molecules) and not any(_DROPPED in note for note in joined.notes):
             return replace(joined, notes=(*joined.notes, "line breaks removed"))
     if contents.unread and not _add_systematic(contents):
-        first = read_smiles(parts[0])
-        if is_target and isinstance(first, Molecules) and _is_title_of(contents):
+        if is_target and _is_title_of(contents) and isinstance(first := read_smiles(parts[0]), Molecules):
             return replace(first, notes=(*first.notes, _title_note(text[len(parts[0].chars) :].strip(" ,;"))))
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MAX_RINGS:
@@ -215,8 +214,8 @@ def _read_part(part: TracedText, is_target: bool) -> ReadItems:
     part = _undressed(part)
     spans = [match.span() for match in _WORD.finditer(part.chars)]
     words = [part[start:end] for start, end in spans]
-    is_labelled = (match := _LABEL.match(part.chars)) and not spelling.is_condition(part.chars)
-    if match and is_labelled and not (lookup.look_up(match[1]) or lookup.look_up(part.chars)):
+    match = _LABEL.match(part.chars)
+    if match and not (spelling.is_condition(part.chars) or lookup.look_up(match[1]) or lookup.look_up(part.chars)):
         labelled = _read_part(part[match.end() :], is_target)
         return replace(labelled, notes=[*labelled.notes, f"left out: {match[0].strip()}"])
     if (whole := _read_whole(part)) is not None:

@@ -11,11 +11,11 @@ from chemspec.chem.reading.names import formulas, lookup
 from chemspec.chem.reading.names.peptides import MIN_SEQUENCE
 
 MAX_TOKENS = 40
-# Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
 # A SMILES in code: Chem.MolFromSmiles("CCO"), ['CCO'], {"smiles": "CCO"}.
 CODE = re.compile(
     r"""(?:\w[\w.]*\s*=\s*(?:[\w.]*\s*\()?|[\w.]*\s*\(|\[|\{\s*["']\w+["']\s*:)\s*(["'])(?P<smiles>[^"'\s]+)\1\s*,?\s*[\])}]*\s*;?"""
 )
+# Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
 _TAG = re.compile(r"<\|?/?[A-Za-z][\w-]{0,20}\|?>")
 _TOKEN = re.compile(
     r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|PRODUCTS?|REACTANTS?|REAGENTS?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|RETRO\w*|FORWARD\w*|TASK\w*|[A-Z]+\d*_[A-Z0-9_]+)\]"

@@ -46,8 +46,10 @@ def name_in_list(smiles: str) -> str:
 def is_cas(text: str) -> bool:
     """Return whether a text is a CAS number with a valid check digit."""
     match = _CAS.fullmatch(text.strip())
-    digits = map(int, reversed(match[1] + match[2])) if match else ()
-    return match is not None and sum(at * digit for at, digit in enumerate(digits, 1)) % 10 == int(match[3])
+    if match is None:
+        return False
+    digits = map(int, reversed(match[1] + match[2]))
+    return sum(position * digit for position, digit in enumerate(digits, 1)) % 10 == int(match[3])
 
 
 @cache
