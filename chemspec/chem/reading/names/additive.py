@@ -59,7 +59,8 @@ _GROUP = (
     rf"|((?:{'|'.join(name for name in _NAMES if name[0].isupper())})(?![a-z])|{_SHORT}))(\d?)"
 )
 _FORMULA = re.compile(
-    rf"\[?(?P<before>(?>{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>[1-9]?)(?:\([IV0]+\))?(?P<behind>(?>{_GROUP})*+)(?:\](?P<times>[1-9]?))?"
+    rf"\[?(?P<before>(?>{_GROUP})*?)(?P<metal>NH4|[A-Z][a-z]?)(?P<count>[1-9]?)(?:\([IV0]+\))?"
+    rf"(?P<behind>(?>{_GROUP})*+)(?:\](?P<times>[1-9]?))?(?P<dimer> dimer)?"
 )
 
 
@@ -82,7 +83,8 @@ def read_formula(text: str, molecule: Molecule) -> str | None:
         left or not all(smiles for smiles, _ in around) or not around or not (is_complex or is_usual)
     ):
         return None
-    return ".".join([*(smiles for smiles, _ in around), *[_metal(metal, charge)] * metals] * int(match["times"] or 1))
+    times = 2 if match["dimer"] else int(match["times"] or 1)
+    return ".".join([*(smiles for smiles, _ in around), *[_metal(metal, charge)] * metals] * times)
 
 
 def read(name: str, molecule: Molecule) -> str | None:
