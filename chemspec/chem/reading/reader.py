@@ -203,4 +203,4 @@ def _query(read: Sequence[Molecules], kind: str, whole: tuple[int, int], max_cha
     changes = (*changes, *split, *without)
     lost_notes = lost(query.typed, query.smiles) if read[0].kind else ()
     ordered = salts.in_typed_order(query.typed, smiles)
-    return Input(smiles, kind, (*notes, *changes, *lost_notes), ordered, steps=read[0].steps)
+    return Input(smiles, kind, (*notes, *changes, *lost_notes), ordered, steps=read[-1].steps)

@@ -29,9 +29,11 @@ _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
     r"|(?P<labelled>(?:(?<!\S)|(?=[-=\u2013\u2014]{2}))[-=\u2013\u2014]{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]"
     r"\s*[-=\u2013\u2014]{0,9}[>\u2192](?!>)"
+    r"|(?<=\s)(?:[\u2013\u2014]|[-=]{2})[-=\u2013\u2014]{0,8}\s*(?P<inside>(?=[A-Za-z(]|\d[),])[^<>\u2192]{1,200}?)\s*[-=\u2013\u2014]{0,9}"
+    r"[>\u2192](?!>)"
     rf"|(?:(?<=\s)->|[{_FORTH}])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|(?P<gap>\s)?\((?(gap)(?![RSEZ\d,+-]+\)))"
     r"(?P<round>[^()]*(?(gap)[A-Z][^()]*[A-Z\d][^()]*))\)(?=\s)))"
-    rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
+    rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~\u2013\u2014]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
 _BELOW = re.compile(r"\]\[")  # the arrow: ->[MeMgBr][THF]
 
@@ -65,7 +67,7 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
         return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
     before, behind = text[:start].strip(), text[end:].strip()
     if arrows[0]["labelled"]:
-        group = next(name for name in ("above", "tex", "round") if arrows[0][name] is not None)
+        group = next(name for name in ("above", "inside", "tex", "round") if arrows[0][name] is not None)
         over = text[arrows[0].start(group) : arrows[0].end(group)].substitute(_BELOW, lambda _: "; ").strip()
         return Sides({"reactant": before, "product": behind, "agent": over}, arrow)
     if arrows[0]["back"]:
@@ -157,14 +159,16 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
         over, steps = _first_step(sides.texts["agent"], task) if sides.texts.get("agent") else (None, ())
         texts = {**sides.texts, "agent": over} if over else sides.texts
         read = {role: _read(side, role == "product") for role, side in texts.items() if side}
+        if isinstance(agents := read.get("agent"), Molecules):
+            read["agent"] = replace(agents, steps=_without_workup(steps))
         return Reaction(read, (*notes, *sides.notes, *(_step_notes(steps) if steps else ())), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
     traced, steps = _first_step(traced, task)
     flask = read_mixture(traced, task == "retro")
     if steps and isinstance(flask, Molecules):
-        rest = tuple(step for step in steps if not procedure.is_workup(step))
-        flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=rest, span=traced.span)
+        notes_of_steps = (*_step_notes(steps), *flask.notes)
+        flask = replace(flask, notes=notes_of_steps, steps=_without_workup(steps), span=traced.span)
     if isinstance(flask, Fault) or traced.chars == text:
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
@@ -179,8 +183,12 @@ def _first_step(text: TracedText, task: Task) -> tuple[TracedText, tuple[str, ..
     return steps[0], tuple(step.chars for step in steps[1:])
 
 
+def _without_workup(steps: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(step for step in steps if not procedure.is_workup(step))
+
+
 def _step_notes(steps: tuple[str, ...]) -> tuple[str, ...]:
-    rest = [step for step in steps if not procedure.is_workup(step)]
+    rest = _without_workup(steps)
     left = f"left out: the workup ({'; '.join(step for step in steps if step not in rest)})"
     several = f"several steps: the first is read; next with its product: {'; then '.join(rest)}"
     return (several,) * bool(rest) + (f"several steps: {left}",) * (len(rest) < len(steps))
