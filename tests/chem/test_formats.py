@@ -211,6 +211,10 @@ def test_refusals_say_what_is_wrong(text: str | bytes, words: str) -> None:
     assert 0 <= found.start <= found.end <= max(len(text), 1)
 
 
+def test_an_unknown_cas_number_is_not_explained_as_a_faulty_smiles() -> None:
+    assert fault("99999-92-5").message == "this CAS number is not in the built-in list: enter the SMILES"
+
+
 def test_faults_of_molfiles_point_at_the_line() -> None:
     text = molfile().replace(" N   0", " R#  0")
     found = fault("\n" + text)  # one line too many above

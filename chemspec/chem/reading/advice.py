@@ -12,6 +12,9 @@ from chemspec.system import extras
 
 MAX_ADVISED_CHARS = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list"
+UNKNOWN_CAS = "this CAS number is not in the built-in list"
+NO_CAS = "no CAS number has these digits"
+STANDS_ALONE = (UNKNOWN_NAME, UNKNOWN_CAS, NO_CAS)  # beginnings of advice that replaces a fault of SMILES
 _ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
 
 
@@ -29,9 +32,7 @@ def advice_on(text: str, kind: str = "other") -> str:
         return ""
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
-        is_valid = reagents.is_cas(bare)
-        reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
-        return f"{reason}: enter the SMILES"
+        return f"{UNKNOWN_CAS if reagents.is_cas(bare) else NO_CAS}: enter the SMILES"
     if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
         return advice
     letters = re.sub(r"[bcnops]{4,}", "", text)

@@ -15,7 +15,7 @@ import chemspec.chem.reading.respell as respell
 from chemspec.chem.molecules import parsing
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.molecules.traced_text import TracedText
-from chemspec.chem.reading.advice import UNKNOWN_NAME, advice_on
+from chemspec.chem.reading.advice import STANDS_ALONE, advice_on
 from chemspec.chem.reading.values import Molecules
 
 MAX_LIST = 20_000  # characters; a query has far fewer
@@ -395,13 +395,13 @@ def _with_unread(text: TracedText, contents: ReadItems, single: Molecules | Faul
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         advice = advice_on(text.chars.strip(), fault.kind)
-        if advice.startswith(UNKNOWN_NAME) or (advice and fault.kind == "atom" and re.search("[a-z]{4}", text.chars)):
+        if advice.startswith(STANDS_ALONE) or (advice and fault.kind == "atom" and re.search("[a-z]{4}", text.chars)):
             return text.fault(advice, fault.kind, near_names.near_names(text.chars.strip()))
         return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     advice = advice_on(first.chars)
-    if advice.startswith(UNKNOWN_NAME):
+    if advice.startswith(STANDS_ALONE):
         return first.fault(f"{first.chars!r}: {advice}", choices=near_names.near_names(first.chars))
     neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
     return first.fault("; ".join(filter(None, (neither, advice))))
