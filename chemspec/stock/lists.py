@@ -26,7 +26,7 @@ from chemspec.stock.offers import (
     Offer,
     PriceList,
     cell_to_inchikey,
-    find_molecule_column,
+    find_molecule_columns,
     inchikey,
     read_price_list,
     read_rows,
@@ -287,7 +287,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     The ending of the name determines the format, but for structure files, which may have any. Other lines are skipped;
     ValueError if there is no valid one. InChIKeys of SMILES take a millisecond each, and are cached on disk if `keep`.
     """
-    cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
+    cache_key = f"stock-2-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
     if (stored := cache.read_cached(cache_key)) is not None:
         return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
     refuse_stand_in(raw, f"stock {name}")
@@ -298,11 +298,11 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         ending = SDF
     if ending in KINDS:
         where = name if ending in readers.TABLES else f"stock {name}"
-        cells = _molecule_column(list(read_rows(content, ending, where)), name)
+        rows = _molecule_cells(list(read_rows(content, ending, where)), name)
     else:
-        cells = list(readers.read_list(lines, titled=True))
-    words = [cell.split()[0] for cell in cells if cell.strip()]
-    keys = [_line_to_inchikey(cell) for cell in cells if cell.strip()]
+        rows = [[cell] for cell in readers.read_list(lines, titled=True) if cell.strip()]
+    words = [row[0].split()[0] for row in rows]
+    keys = [next(filter(None, map(_line_to_inchikey, row)), "") for row in rows]
     sorted_keys = np.array(sorted({*filter(None, keys)}), dtype="S27")  # `np.unique` imports masked arrays
     if not len(sorted_keys):
         what = (
@@ -318,14 +318,15 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     return sorted_keys
 
 
-def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
+def _molecule_cells(rows: Sequence[list[str]], name: str) -> list[list[str]]:
+    """Return for each row the cells that may hold its molecule, the best first; without rows that have none."""
     head = [in_english(cell) for cell in rows[0]]
-    index = find_molecule_column(head)
-    if index is None:
-        if len(head) > 1:
-            raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
-        return [row[0] for row in rows]  # no header
-    return [row[index] for row in rows[1:]]
+    indices = find_molecule_columns(head)
+    if not indices and len(head) > 1:
+        raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
+    rows, indices = (rows[1:], indices) if indices else (rows, [0])  # without a header
+    cells = ([row[index] for index in indices if row[index].strip()] for row in rows)
+    return [row for row in cells if row]
 
 
 def _line_to_inchikey(line: str) -> str:

@@ -24,7 +24,8 @@ KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")  # names of a table's column with InChIKeys
 OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product name", "description")
 SDF = ".sdf"
-KINDS = (*readers.TABLES, spreadsheets.ENDING, SDF)
+KINDS = (*readers.TABLES, spreadsheets.ENDING, SDF)  # read by `read_rows`
+TEXTS = (".smi", ".txt")  # one molecule per line
 ENDINGS = (*KINDS, *(f"{ending}.gz" for ending in KINDS))
 PRICED = (  # headings of prices
     rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"
@@ -89,7 +90,7 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str =
     invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
     cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
     """
-    cache_key = f"offers-2-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
+    cache_key = f"offers-3-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:
         return msgspec.json.decode(content, type=PriceList)
     refuse_stand_in(raw, name)
@@ -116,7 +117,8 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
     lines = iter(rows)
     head = list(next(lines))
     columns = _find_columns(head)
-    if "molecule" not in columns:
+    molecules = find_molecule_columns([*map(in_english, head)])
+    if not molecules:
         raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
     offers: dict[str, Offer] = {}
     faults: list[str] = []
@@ -129,9 +131,11 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
             faults.insert(0, f"only the first {MAX_LINES:,} lines are read")  # the most important fault
             break
         cells = {kind: row[index].strip() for kind, index in columns.items()}
-        key, smiles = _read_molecule(cells["molecule"])
+        written = [cell for index in molecules if (cell := row[index].strip())]
+        key, smiles = next((read for cell in written if (read := _read_molecule(cell))[0]), ("", ""))
         if not key:
-            faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
+            known_as = f" is known as {' or '.join(repr(cell[:MAX_SHOWN]) for cell in written)}" if written else ""
+            faults.append(f"line {number}: no molecule{known_as}")
             continue
         # The first pack with a price.
         at = next((index for index in priced if row[index].strip()), columns.get("price"))
@@ -146,19 +150,20 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
     return PriceList(offers, tuple(faults), number - 1)
 
 
-def find_molecule_column(names: Sequence[str]) -> int | None:
-    """Return the index of the column with InChIKeys, SMILES, InChIs, CAS numbers or names, by its English name."""
-    named = [names.index(column) for column in COLUMNS if column in names]
-    indices = named or find_query_columns(names) or [names.index(column) for column in OTHERS if column in names]
-    return indices[0] if indices else None
+def find_molecule_columns(names: Sequence[str]) -> list[int]:
+    """Return the columns of molecules by their English names: InChIKeys, SMILES, then InChIs, CAS numbers and names.
+
+    Where a cell of one holds no known molecule, as an unlisted CAS number, the next one counts.
+    """
+    keys, others = ([names.index(name) for name in listed if name in names] for listed in (COLUMNS, OTHERS))
+    return [*dict.fromkeys([*keys, *find_query_columns(names)[:1], *others])]
 
 
 def _find_columns(head: Sequence[str]) -> dict[str, int]:
     names = [in_english(name) for name in head]
     columns: dict[str, int] = {}
-    molecule = find_molecule_column(names)
-    if molecule is not None:
-        columns["molecule"] = molecule
+    if molecules := find_molecule_columns(names):
+        columns["molecule"] = molecules[0]
     patterns = {
         "price": PRICED,
         "supplier": "supplier|vendor|seller|source|catalog",

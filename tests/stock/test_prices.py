@@ -100,7 +100,7 @@ def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
     (tmp_path / "mine.xlsx").write_bytes(buffer.getvalue())
     (tmp_path / "more.csv.gz").write_bytes(gzip.compress(b"smiles,price\nNc1ccccc1,3 USD/g\n"))
     (tmp_path / "plain.csv").write_text("smiles,id\nCCN,1\n")
-    with pytest.warns(UserWarning, match="line 3: 'xx' is not a molecule"):
+    with pytest.warns(UserWarning, match="line 3: no molecule is known as 'xx'"):
         found = load_stock([str(tmp_path / name) for name in ("mine.xlsx", "more.csv.gz", "plain.csv")])
     assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx, 12.50 EUR, Acme", "12.50 EUR, Acme")
     assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz, 3.00 USD/g", "3.00 USD/g")

@@ -42,7 +42,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
     assert stock_menu.visitor_stock().source("Nc1ccccc1") == "mine.csv, 12.50 EUR/g, Acme"  # not "common, ..."
     own = state[stock_menu.OWN]
-    assert own.prices.faults == ("line 3: 'xx' is not a molecule",)
+    assert own.prices.faults == ("line 3: no molecule is known as 'xx'",)
     for name, raw, words in (
         ("b.csv", b"a,b\n1,2\n", "no column inchikey or smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
@@ -78,7 +78,7 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
     shelf = stock_menu.read_own_list(b"smiles,shelf\nCCO,A3\n", "shelf.csv").stock
     assert lists.stock_mark("CCO", shelf) == "● here: A3"  # no offer, so not "buy"
     own = stock_menu.read_own_list(b"name,price\naniline,1\nfoo,2\n", "a.csv")
-    assert own.prices.faults == ("line 3: 'foo' is not a molecule",)
+    assert own.prices.faults == ("line 3: no molecule is known as 'foo'",)
     with pytest.raises(FileError, match="workbook"):
         stock_menu.read_own_list(b"PK", "a.xlsx")
 

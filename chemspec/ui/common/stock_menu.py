@@ -14,12 +14,13 @@ from chemspec.jobs import uploads
 from chemspec.stock import lists
 from chemspec.stock.building_blocks import MAX_ATOMS
 from chemspec.stock.lists import Stock
-from chemspec.stock.offers import PriceList
+from chemspec.stock.offers import KINDS, TEXTS, PriceList
 from chemspec.system.files import write_bytes_atomic
 from chemspec.system.lab_files import lab_files, lab_folder
 from chemspec.ui.common import escaping
 from chemspec.ui.common.login import is_local_only
 
+LIST_TYPES = [ending.removeprefix(".") for ending in (*KINDS, *TEXTS)]  # endings of lists of one's own
 _LISTS, OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
 
@@ -87,16 +88,16 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
             "in none of these lists."
         )
         st.file_uploader(
-            "Your own list: CSV, TSV, XLSX, SDF, SMI or TXT, also gzipped",
-            type=["csv", "tsv", "xlsx", "sdf", "smi", "txt", "gz"],
+            f"Your own list: {', '.join(LIST_TYPES).upper()}, also gzipped",
+            type=[*LIST_TYPES, "gz"],
             max_upload_size=uploads.MAX_STOCK_MB,
             key="stock_file",
             on_change=read_uploaded_list,
         )
         st.caption(
-            "One molecule per line: SMILES, name or InChIKey. A table has a header; price, currency, amount, supplier "
-            "and, for an inventory, location and date are optional. Lines at the top such as # title: Freezer, "
-            "# currency: EUR and # date: 2026-11-01 say more."
+            "One molecule per line: SMILES, name, CAS number or InChIKey. A table has a header; price, currency, "
+            "amount, supplier and, for an inventory, location and date are optional. Lines at the top such as "
+            "# title: Freezer, # currency: EUR and # date: 2026-11-01 say more."
         )
         if is_local_only():  # lists that are kept are everybody's
             st.checkbox(
