@@ -46,7 +46,9 @@ ENDINGS = (
 csv.field_size_limit(100_000_000)  # characters of a cell, such as a molfile; Python's own limit is 131,072
 HEAD = 12  # lines that tell a structure file from a list
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # arrow of a line that is a whole reaction
-UNSUPPORTED = frozenset((".json", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx"))
+UNSUPPORTED = {".json", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx"}.difference(
+    structures.ENDINGS
+)
 
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)
 # What catalogues and programs number molecules with. A word without digits may be the name of a second molecule.
@@ -211,12 +213,10 @@ def _reaction_rows(path: Path, column: str, task: Task | None, note: Tell) -> It
 
 
 def is_structure_file(head: Iterable[str]) -> bool:
-    """Return whether a text with these first lines is a molfile, SDF, RXN, RDF, CDXML or KET, whatever its name."""
+    """Return whether a text with these first lines is a structure file of `reader.FORMATS`, whatever its name."""
     lines = [line.strip("\ufeff \t\r\n") for line in head]
     first = next(filter(None, lines), "")
-    if first.startswith(("$RXN", "$RDFILE", "$RFMT", "$MFMT", "$RIREG", "$MIREG", "<?xml", "<!DOCTYPE", "<CDXML", "{")):
-        return True
-    return any(map(_COUNTS.match, lines))
+    return first.startswith(structures.STARTS) or any(map(_COUNTS.match, lines))
 
 
 def read_list(lines: Iterable[str], *, titled: bool = False) -> Iterator[str]:

@@ -9,6 +9,7 @@ from chemspec.chem.reading import chemdraw, reaction_files
 from chemspec.chem.reading.chemdraw import parse_cdxml
 from chemspec.chem.reading.molfile import split_lines
 from chemspec.chem.reading.reader import ENDINGS as ENDINGS
+from chemspec.chem.reading.reader import STARTS as STARTS
 from chemspec.chem.reading.values import side_note
 from chemspec.io import FileError
 from chemspec.tasks import about_reactions
@@ -43,12 +44,12 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
         root = parse_cdxml(text)
         for part in [text] if isinstance(root, chem.Fault) else chemdraw.split_steps(root, MAX_STEPS):
             yield part, "", {}
-    elif start.startswith("{"):
-        yield text, "", {}
     elif start.startswith("$RXN") or reaction_files.is_rdf(start):
         for record in reaction_files.split_records(split_lines(text)):
             lines = [line.text for line in record]
             yield _record(lines, len(reaction_files.structure_of(record)))
+    elif start.startswith(STARTS):  # a file of one record
+        yield text, "", {}
     else:
         for part in re.split(r"(?m)^\$\$\$\$.*\n?", text.replace("\r\n", "\n").replace("\r", "\n")):
             if not part.strip():

@@ -10,6 +10,7 @@ from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.reading.molfile import NumberedLine
 from chemspec.chem.reading.values import Molecules, Reaction
 
+RDF_STARTS = ("$RDFILE", "$RFMT", "$MFMT", "$RIREG", "$MIREG")  # of files
 _MARK = re.compile(r"\$(?:RFMT|MFMT|[RM](?:I|E)REG)\b")  # what a record begins with
 _HEAD = re.compile(r"\$(?:RDFILE|DATM)\b")
 

@@ -70,12 +70,21 @@ def read_sdf(text: str) -> Molecules | Fault:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its name, how a text of it is recognised, what reads it, and the endings of its files."""
+    """A format.
+
+    Attributes:
+        name: shown to users; empty if texts of it are refused.
+        recognise: whether a text is of it.
+        read: reads a text of it.
+        endings: endings of its files.
+        starts: what its files begin with, by which those with another ending are known.
+    """
 
     name: str
     recognise: Callable[[str], bool]
     read: Callable[[str], Molecules | Reaction | Fault]
     endings: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
 
 
 def _starts_with(mark: str) -> Callable[[str], bool]:
@@ -91,16 +100,23 @@ def _is_molfile(text: str) -> bool:
 
 # In this order; text of no format is what a user typed.
 FORMATS = (
-    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf, (".rdf",)),
-    Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn, (".rxn",)),
+    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf, (".rdf",), reaction_files.RDF_STARTS),
+    Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn, (".rxn",), ("$RXN",)),
     Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf, (".sdf", ".sd")),
     Format("molfile", _is_molfile, read_sdf, (".mol",)),
-    Format("CDXML", lambda text: _starts_with("<")(text) and not is_tokens(text), drawing.read_cdxml, (".cdxml",)),
-    Format("KET", ket.is_ket, ket.read_ket, (".ket",)),
+    Format(
+        "CDXML",
+        lambda text: _starts_with("<")(text) and not is_tokens(text),
+        drawing.read_cdxml,
+        (".cdxml",),
+        ("<?xml", "<!DOCTYPE", "<CDXML"),
+    ),
+    Format("KET", ket.is_ket, ket.read_ket, (".ket",), ("{",)),
     Format("", lambda text: bool(refusal_of(text)), lambda text: Fault(refusal_of(text), 0, len(text), "other")),
 )
 FILE_FORMATS = tuple(file_format.name for file_format in FORMATS if file_format.endings)
 ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
+STARTS = tuple(start for file_format in FORMATS for start in file_format.starts)
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|^chemspec:|[A-Za-z]{14}-|(?:Branch|Ring)\d")
 
 
