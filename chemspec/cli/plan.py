@@ -22,7 +22,7 @@ from chemspec.version import __version__
 if TYPE_CHECKING:
     from chemspec.plan.expand import Expander
     from chemspec.plan.export import PlanFile
-    from chemspec.plan.routes import Evidence, Plan
+    from chemspec.plan.routes import Evidence, Plan, Route
     from chemspec.plan.workers import Planner
     from chemspec.question_text import QuestionText
 
@@ -272,7 +272,7 @@ def _load_planner(
 
     def plan_target(target: str, watch: Callable[[Any], object] = lambda _: False) -> tuple[Plan, Evidence]:
         result = order_plan(plan(target, expander, can_buy, settings, watch), order)
-        return result, find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
+        return result, find_evidence(result.routes if all_listed else _routes_shown(result), index)
 
     return plan_target
 
@@ -296,24 +296,32 @@ def _step_lines(row: Mapping[str, str]) -> str:
     return "\n     ".join(lines)
 
 
+def _routes_shown(plan: Plan) -> tuple[Route, ...]:
+    """Return the routes that are printed: the best of each group of similar ones, then others."""
+    from chemspec.plan.orders import order_routes
+
+    return order_routes(plan.routes, "diversity")[:MAX_SHOWN]
+
+
 def print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
     """Print the routes of a target, step by step."""
     from chemspec.plan.orders import ORDERS
     from chemspec.plan.routes import route_titles, step_table
 
+    shown = _routes_shown(plan)
     if plan.target != target:  # the SMILES of a name, for instance
         console.print_note(f"{show.query_heading(target)}: {plan.target}")
     console.print_line(plan.target, "bold")
     for note in plan.notes:
         console.print_line(f"  note: {note}", "yellow")
     console.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
-    titled = [*zip(route_titles(plan.routes), plan.routes, strict=True)]
-    for title, route in sorted(titled, key=lambda pair: pair[1].group)[:MAX_SHOWN]:  # the variants below their best
+    titled = zip(route_titles(shown), shown, strict=True)
+    for title, route in sorted(titled, key=lambda pair: pair[1].group):  # the variants below their best
         console.print_line(f"{title.lower()}: {route.summary}")
         for row in step_table(route, evidence):
             console.print_line(_step_lines(row))
-    if len(plan.routes) > MAX_SHOWN:
-        console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
+    if more := len(plan.routes) - len(shown):
+        console.print_line(f"  {more} more routes; -o FILE.json has all", "dim")
     if len(plan.routes) > 1:
         console.print_line(f"  order: {ORDERS[order][0]} (--order {'|'.join(ORDERS)})", "dim")
     if plan.expansions:

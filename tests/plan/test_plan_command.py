@@ -130,6 +130,24 @@ def test_a_table_of_targets_needs_no_document_and_evidence_of_the_routes_shown(
     assert listed == [1, 1]
 
 
+def test_what_is_printed_is_the_best_of_each_group_with_its_evidence(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Routes that were printed without evidence read "patent reactions: 0"."""
+    listed: list[str] = []
+    monkeypatch.setattr("chemspec.cli.plan.MAX_SHOWN", 2)
+    monkeypatch.setattr(
+        "chemspec.plan.routes.find_evidence", lambda routes, _: listed.extend(one.summary for one in routes) or {}
+    )
+    monkeypatch.setattr("chemspec.plan.routes.MAX_GROUP_DISTANCE", -1.0)  # each route is a group of its own
+    printed = re.findall(r"(?m)^route (\d+): (.*)$", call(AMIDE).output)
+    assert printed == [("1", listed[0]), ("2", listed[1])]
+    listed.clear()
+    monkeypatch.setattr("chemspec.plan.routes.MAX_GROUP_DISTANCE", 9.0)  # all are variants of one
+    printed = re.findall(r"(?m)^route 1(?:, variant 2)?: (.*)$", call(AMIDE).output)
+    assert len(printed) == 2 and printed == listed
+
+
 def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
     done = call("aspirin", "--json", "--expansions", "1")
     assert "aspirin: CC(=O)Oc1ccccc1C(=O)O" in done.stderr
