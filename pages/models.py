@@ -6,6 +6,7 @@ from chemspec.engine.engine import models_dir
 from chemspec.system import gpu
 from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
+from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models import cards
 
 
@@ -13,6 +14,8 @@ def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
     st.markdown("What each model is for, how often it is right on reactions that it never saw, and where it fails.")
+    for title, text in text_sections("faq")[:2]:  # on trust
+        st.expander(title).markdown(text)
     waiting = st.empty()
     with waiting.container():
         st.caption("Reading the cards of the installed models …")
@@ -45,6 +48,8 @@ def show_usable_model(card: cards.ModelCard) -> None:
     engine = queued_engine.loaded_engines().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
     cards.show_heading(card)
+    if strengths := dict(text_sections("strengths")).get(card.name):
+        st.markdown(strengths)
     st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
         st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")

@@ -30,8 +30,8 @@ def show_example(task: Task) -> None:
     picture = token_origins.picture_of_greedy(recorded_answer(task, "first"), cards)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
         st.markdown(
-            "**The first answer usually takes 3 to 7 times fewer passes through the model, and is the same to the "
-            "last character**: one pass checks a whole piece copied from your molecules.",
+            "**The first answer usually takes a third to a seventh of the passes through the model, and not a "
+            "character of it changes**: one pass checks a whole piece copied from your molecules.",
             width="content",
         )
         if st.button("See how", key="predict_see_how", type="tertiary"):
