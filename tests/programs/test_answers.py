@@ -11,6 +11,7 @@ from helpers.small import tiny_folder
 from programs import roundtrip
 from programs.familiarity import training_statistics
 from programs.reagent_baseline import FrequentSets, baseline
+from programs.trust import count_by_band
 from programs.wrong_answers import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
 
 from chemspec.data.settings import DataSettings
@@ -133,3 +134,14 @@ def test_training_queries_are_counted_once_each() -> None:
     assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
     with pytest.raises(ValueError, match="no training queries"):
         training_statistics([], (), [], digest="", made="")
+
+
+def test_first_answers_are_counted_by_their_percentage() -> None:
+    results = [{"hypotheses": [hypothesis("C", probability)]} for probability in (0.99, 0.8, 0.79, 0.3)]
+    rows = count_by_band(["C", "C", "N", "O", "S"], [*results, {"hypotheses": []}])
+    assert [(row["from %"], row["answers"], row["right, %"]) for row in rows] == [
+        (99, 1, "100.0"),
+        (80, 1, "100.0"),
+        (30, 2, "0.0"),
+        (0, 0, "0.0"),
+    ]
