@@ -23,7 +23,7 @@ from chemspec.engine.engine import installed_models
 from chemspec.model.checkpoint import read_config
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import TrainSettings, preset_config
-from chemspec.stock.lists import BUILT_IN
+from chemspec.stock.lists import BUILT_IN, INTERMEDIATES, TITLES
 from chemspec.ui.common import nav
 
 DOCS = ROOT / "assets" / "docs"
@@ -230,6 +230,13 @@ def test_what_is_registered_is_documented() -> None:
         "service.md": {route for route in routes if route not in words_marked_in("service")},
     }
     assert not (missing := {file: names for file, names in undocumented.items() if names}), f"not documented: {missing}"
+
+
+def test_pages_and_stock_lists_in_their_folders_are_registered() -> None:
+    """A file alone would be found by nobody, and a list without a title read as its name."""
+    assert {path.stem for path in (ROOT / "pages").glob("*.py")} == {name for name, _ in nav.PAGES}
+    stock = {path.name.removesuffix(".txt.gz") for path in (ROOT / "assets" / "stock").glob("*.txt.gz")}
+    assert stock == {*BUILT_IN} == {*TITLES} - {INTERMEDIATES}
 
 
 def test_tables_of_measurements_are_those_of_their_csv_files() -> None:
