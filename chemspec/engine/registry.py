@@ -41,7 +41,7 @@ def model_folder(name: str | Path) -> Path:
         return importable
     names = ", ".join(folder.name for folder in installed_models()) or "none"
     raise checkpoint.CheckpointError(
-        f"no model {str(name)!r}: neither a folder nor one of the installed ones ({names})"
+        f"no model {str(name)!r}: neither a folder, a file nor one of the installed ones ({names})"
     )
 
 
