@@ -71,6 +71,7 @@ app = typer.Typer(
     help="Reaction prediction and retrosynthesis with lossless speculative decoding.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     epilog="Exit codes: 0 success; 1 some query failed; "
     "2 the command failed; 130 interrupted. Shell completion: --install-completion.",
 )
