@@ -78,6 +78,10 @@ def print_review(review: Review) -> None:
     if review.result.status != "ok":
         return
     console.print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
-    console.print_rows(review_table(review))
+    for row in review_table(review):  # as a table each cell would have eight letters in a window
+        number, answer, name, percent = (row.pop(column) for column in ("#", "answer", "class", "prob."))
+        console.print_line(f"{number:>2}. {', '.join(filter(None, (name, percent)))}")
+        lines = [answer, *(f"{column}: {cell}" for column, cell in row.items() if cell)]
+        console.print_line("     " + "\n     ".join(lines))
     for choice in review.selectivity:
         console.print_line(f"  {choice.text}; {choice.meaning}", "dim")

@@ -105,7 +105,7 @@ def _stock_mark(entry: str | dict[str, Any]) -> str:
 
 
 def review_table(review: Review) -> list[dict[str, Any]]:
-    """Return the suggestions of a review as rows of a table, for display."""
+    """Return the suggestions of a review as rows, for display."""
     rows = []
     for suggestion in review.suggestions:
         document = suggestion_document(suggestion, review.checks)
@@ -118,7 +118,7 @@ def review_table(review: Review) -> list[dict[str, Any]]:
                 "prob.": format_percent(suggestion.probability),
                 "forward model": cells["forward_model"],
                 "reagents": precedents.in_words(suggestion.reagents[0], formulas=True),
-                "patents": f"{cells['patent_reactions']:,}" if suggestion.precedents is not None else "",
+                "patent reactions": f"{cells['patent_reactions']:,}" if suggestion.precedents is not None else "",
                 "stock": cells["stock"],
                 "E/Z": document["geometry"],
                 "problems": "; ".join(document["problems"]),
