@@ -403,7 +403,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
             row["patent reactions"] = precedents.count_text
             row["conditions"] = step_conditions(node, evidence, route.avoid)
         if with_reagents:
-            row["proposed reagents"] = in_words(node.step.reagents)
+            row["reagents by a model"] = in_words(node.step.reagents)
         table.append(row)
     return table
 
@@ -415,7 +415,7 @@ def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> s
     for title, route in sorted(titled, key=lambda pair: pair[1].group):
         lines += [f"## {title}: {route.summary}", ""]
         for row in step_table(route, evidence):
-            detail_names = ("forward model", "problems", "patent reactions", "conditions", "proposed reagents")
+            detail_names = ("forward model", "problems", "patent reactions", "conditions", "reagents by a model")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))
             head = f"{row['step']}. {row['class'] or 'One step'}, {row['probability']}"
             lines += [f"{head}: `{row['product']}` from {row['from']}" + (f" ({tail[2:]})" if tail else "")]

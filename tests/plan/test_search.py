@@ -164,7 +164,7 @@ def test_what_the_forward_model_denies_it_is_asked_about_with_proposed_reagents(
     assert reagents.asked == [[way.reaction(smiles) for way in ways[1:]]], "only where it was denied"
     found = plan(AMIDE, models, stock(tmp_path))
     told = [row for route in found.routes for row in step_table(route)]
-    assert any(row.get("proposed reagents") == "Et₃N" for row in told), "of the routes found every step is asked about"
+    assert any(row.get("reagents by a model") == "Et₃N" for row in told), "every step of the routes is asked about"
     asked = len(forward.asked), len(reagents.asked)
     plan(AMIDE, models, stock(tmp_path))
     assert (len(forward.asked), len(reagents.asked)) == asked, "what is known is not asked again"
