@@ -52,7 +52,7 @@ def show_usable_model(card: cards.ModelCard) -> None:
         st.markdown(strengths)
     st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
-        st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
+        st.caption("With 95 % intervals, on the test reactions named under **Accuracy** below.")
     if card.task == "forward":
         st.caption(cards.describe_trap_score())
     parts = [*card.sections, ("Speed here", "")]
