@@ -173,6 +173,8 @@ def _finish_files(outputs: list[PlanFile], *, interrupted: bool) -> None:
             output.finish()
         if output.missing:
             console.print_note(f"{output.file} is not written: {output.missing}")
+        elif not interrupted:
+            console.print_note(f"{output.file} is written")
 
 
 def _plan_settings(limits: dict[str, Any], within: float | None, avoid: list[str]) -> PlanSettings:

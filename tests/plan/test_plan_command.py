@@ -42,6 +42,7 @@ def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
     done = call(AMIDE, *(word for file in files for word in ("-o", file)))
     assert done.exit_code == 0, done.output
     assert "routes from stock" in done.output and "mine.smi" in done.output and "route 1: 3 steps" in done.output
+    assert [f"{file} is written" in " ".join(done.output.split()) for file in files] == [True] * len(files)
     tree = json.loads(files[0].read_text())
     assert tree["routes"][0]["children"][0]["type"] == "reaction"
     assert files[1].read_text().startswith("# Routes to") and files[2].read_text().startswith("<svg")
