@@ -38,6 +38,7 @@ class Node:
     step: Proposal | None = None
     children: tuple[Node, ...] = ()
     intermediate: bool = False  # whether it is rather an intermediate of patents than a molecule that is sold
+    other_form: str = ""  # where the lab keeps it in another form, such as a salt, which is no stock
 
     @property
     def branches(self) -> list[Node]:
@@ -175,7 +176,8 @@ def build_tree(smiles: str, steps: Mapping[str, Proposal], supply: Stock, above:
     step = steps.get(smiles)
     stock = supply.source(smiles) if above else ""  # not of the target itself
     if step is None or smiles in above:
-        return Node(smiles, stock, intermediate=supply.is_intermediate(smiles))
+        other_form = "" if stock else supply.other_form_here(smiles)
+        return Node(smiles, stock, intermediate=supply.is_intermediate(smiles), other_form=other_form)
     children = tuple(build_tree(reactant, steps, supply, above | {smiles}) for reactant in step.reactants)
     return Node(smiles, stock, step, children)
 
@@ -310,6 +312,8 @@ def leaf_name(node: Node) -> str:
 
 def stock_text(node: Node) -> str:
     """Return in which list a molecule is, with its offer, or that it is rather an intermediate of patents."""
+    if node.other_form:
+        return node.other_form
     if node.intermediate:
         return "a patent intermediate"
     name, comma, offer = node.stock.partition(", ")

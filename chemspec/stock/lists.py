@@ -132,6 +132,10 @@ class Stock:
         note = "other stereochemistry" if having[:SKELETON] == key[:SKELETON] else as_salt
         return Offer(shelf=f"{offer.shelf}, {note}")
 
+    def other_form_here(self, smiles: str) -> str:
+        """Return where the lab keeps a molecule in another form, such as a salt; empty if it does not."""
+        return str(self._nearly_on_shelf(smiles)) if self.offers else ""
+
     def _list_of(self, smiles: str) -> str:
         key = np.bytes_(inchikey(smiles))
         return next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""

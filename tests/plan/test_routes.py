@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("syntheseus")
@@ -27,6 +28,7 @@ from chemspec.plan.routes import (
     Node,
     Plan,
     Route,
+    build_tree,
     find_evidence,
     group_routes,
     node_problems,
@@ -38,9 +40,12 @@ from chemspec.plan.routes import (
     step_conditions,
     step_percent,
     step_table,
+    stock_text,
 )
 from chemspec.plan.search import plan
 from chemspec.precedents import Conditions, Found, Precedent
+from chemspec.stock.lists import Stock
+from chemspec.stock.offers import read_price_list
 
 AIZYNTH = os.environ.get("CHEMSPEC_AIZYNTH", "")  # a Python that has aizynthfinder
 READ = """
@@ -324,3 +329,10 @@ def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:
         assert route.depth == 4
         assert route.root.branches[0] is long
     assert Route(leaf).depth == 0
+
+
+def test_a_building_block_that_the_lab_has_as_a_salt_is_named_and_no_stock() -> None:
+    inventory = read_price_list(b"name,location\naniline hydrochloride,B1\n", "a.csv")
+    supply = Stock({"a.csv": np.array(sorted(inventory.offers), dtype="S27")}, inventory.offers)
+    have, lack = (build_tree(smiles, {}, supply, frozenset(["CC"])) for smiles in ("Nc1ccccc1", "Nc1ccccc1C"))
+    assert (stock_text(have), stock_text(lack), have.stock) == ("here: B1, as a salt", "in no list", "")
