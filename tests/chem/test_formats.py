@@ -212,7 +212,7 @@ def test_refusals_say_what_is_wrong(text: str | bytes, words: str) -> None:
 
 
 def test_an_unknown_cas_number_is_not_explained_as_a_faulty_smiles() -> None:
-    assert fault("99999-92-5").message == "this CAS number is not in the built-in list: enter the SMILES"
+    assert fault("99999-92-5").message == "this CAS number is not in the built-in list: enter the name or the SMILES"
 
 
 def test_faults_of_molfiles_point_at_the_line() -> None:

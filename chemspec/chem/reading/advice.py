@@ -32,7 +32,7 @@ def advice_on(text: str, kind: str = "other") -> str:
         return ""
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
-        return f"{UNKNOWN_CAS if reagents.is_cas(bare) else NO_CAS}: enter the SMILES"
+        return f"{UNKNOWN_CAS if reagents.is_cas(bare) else NO_CAS}: enter the name or the SMILES"
     if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
         return advice
     letters = re.sub(r"[bcnops]{4,}", "", text)
