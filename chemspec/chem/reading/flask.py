@@ -28,11 +28,19 @@ _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|[,\uff0c\u3001](?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
 _CO = re.compile(r"(?:^|(?<=[,;] )|(?<=[/-]))CO(?=\s*[,;/(-]|$)")
 _PRESSURE = re.compile(r"\d\s?(?:atm|k?bar|psi|[kM]?Pa|torr)\b")  # with which CO is carbon monoxide
+_AS_SMILES = {
+    "CO": "methanol; carbon monoxide is [C-]#[O+]",
+    "NO": "hydroxylamine; nitric oxide is [N]=O",
+    "CN": "methylamine; hydrogen cyanide is C#N",
+    "SN": "thiohydroxylamine; tin is [Sn]",
+    "IN": "iodoamine; indium is [In]",
+    "PI": "iodophosphine",
+}
 _FILLER = re.compile(r"ON|On|O/N|N2|(?i:celite|kieselguhr|florisil|silica(?: gel)?)")  # not what reacts
 # Last words of names of several words, which are no molecules behind another name.
 _CLASS = re.compile(
     r"(?:.*[\s-])?(?:di|tri|mono)?\w*(?:ether|acetal|ketal|oxime|ester|oxide|anhydride|hydrazone|semicarbazone|imine|enamine"
-    r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)"
+    r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid|lactone|lactam|sulfone|amide|dimer|hydro(?:chlor|brom|iod)ide)"
     r"|(?:hemi|mono|di|tri|tetra|penta|hexa)[a-z]*(?:ate|(?<![mn])ide)|acetate|benzoate|sulfate|nitrate|phosphate",
     re.IGNORECASE,
 )
@@ -307,7 +315,7 @@ def _read_item(item: TracedText) -> ReadItems | None:
             # A reagent may be meant by a short word in a list that is a SMILES as well.
             abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
-            note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
+            note = [f"{chars} read as SMILES: {meant}" for text, meant in _AS_SMILES.items() if text == chars]
             return named or ReadItems([*smiles.parts], [*smiles.notes, *note])
     if len(chars) > spelling.MAX_NAME_CHARS:
         return None
@@ -343,7 +351,7 @@ def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool =
         if read is None and (match := _COUNTED.fullmatch(piece.chars)):
             once = _read_piece(piece[match.start(2) :], False, pattern)
             read = once and ReadItems([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
-        if read is None or (of_names and not read.named):
+        if read is None or (of_names and read.smiles and not read.named):
             contents.unread.append(piece)
         else:
             contents.add(read)
@@ -355,6 +363,8 @@ def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool =
 def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> ReadItems | None:
     if of_names or pattern.search(piece.chars):
         named = lookup.look_up(piece.chars)
+        if named is None and pattern is _SLASH and spelling.is_condition(piece.chars):  # FeBr3/heat
+            return ReadItems(notes=[f"left out: {piece.chars}"])
         return None if named and pattern is _HYPHEN and not named.name else _named(piece.chars, named)
     return _read_item(piece)
 

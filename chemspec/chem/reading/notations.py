@@ -15,13 +15,21 @@ MAX_TOKENS = 40
 CODE = re.compile(
     r"""(?:\w[\w.]*\s*=\s*(?:[\w.]*\s*\()?|[\w.]*\s*\(|\[|\{\s*["']\w+["']\s*:)\s*(["'])(?P<smiles>[^"'\s]+)\1\s*,?\s*[\])}]*\s*;?"""
 )
+# Reactions in LaTeX, and lists of SMILES in code: \ce{A + B -> C}, ["CCO", "CN"].
+_AROUND = re.compile(
+    r"""\$*\s*\\(?:ce|mathrm)\s*\{(?P<tex>.+)\}\s*\$*"""
+    r"""|[\[(]\s*(?P<list>(["'])[^"']+\3(?:\s*,\s*(["'])[^"']+\4)+),?\s*[\])]"""
+)
+_QUOTED_COMMA = re.compile(r"""(?<=["'])\s*,\s*(?=["'])""")
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
 _TAG = re.compile(r"<\|?/?[A-Za-z][\w-]{0,20}\|?>")
 _TOKEN = re.compile(
     r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|PRODUCTS?|REACTANTS?|REAGENTS?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|RETRO\w*|FORWARD\w*|TASK\w*|[A-Z]+\d*_[A-Z0-9_]+)\]"
 )
 _DOCUMENT = re.compile(r"\s*<(?:\?xml|!|CDXML|cml|html|head|body|svg|molecule\s|list|reaction\s|mml)", re.IGNORECASE)
-_ENZYME = re.compile(r"\|\s*(?:EC[\s:=]*)?\d+(?:\.(?:\d+|-|x|n\d+)){1,3}\|?(?=\s*(?:>|$|\.))")
+_ENZYME = re.compile(
+    r"(?:\||(?<=>)(?=\s*(?:EC\W*)?\d++\.))\s*(?:EC[\s:=]*)?\d+(?:\.(?:\d+|-|x|n\d+)){1,3}\|?(?=\s*(?:>|$|\.))"
+)
 _EDITS = re.compile(r"(?<=\S)\s+(?:[\d,]*;)*(?:\d+-\d++(?:-\d++(?:\.\d++)?)?+[;,]?)++\s*$")
 _SCORE = re.compile(r"(?<=[A-Za-z0-9)\]])\s*[,;\t]\s*(?:0?\.\d+|1\.0+)\s*$")
 _CX_POLYMER = re.compile(r"\|[^|]*\bSg:[^|]*\|")
@@ -103,6 +111,8 @@ def translate(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
     if match := CODE.fullmatch(text.chars.strip()):
         text = text.strip()[match.start("smiles") : match.end("smiles")]
         notes.append("the code around the SMILES left out")
+    if match := _AROUND.fullmatch(text.chars.strip()):
+        text = text.strip()[slice(*match.span(match.lastgroup or 0))].substitute(_QUOTED_COMMA, lambda _: "; ")
     if is_tokens(text.chars) or _TOKEN.search(text.chars):
         shown = " ".join(dict.fromkeys((*_TAG.findall(text.chars), *_TOKEN.findall(text.chars))))
         text = text.substitute(_TAG, lambda match: _section_mark(match[0])).substitute(_TOKEN, lambda _: " ").strip()

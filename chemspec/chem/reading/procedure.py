@@ -16,7 +16,7 @@ _MARK = re.compile(
     rf"{_START}\(?(?P<mark>(?:[1-9]|{_LETTER})(?=[.)])|(?:{_LETTER})(?=,\s)|[\u2460-\u2468])[.),]?\)?\s+(?=\S)"
 )
 _STEP = re.compile(
-    rf"{_START}\(?(?P<step>step\s+)?(?P<mark>[1-9]|{_LETTER})(?(step)|(?:st|nd|rd|th)(?:\s+step)?)\)?\s*[:.)]?\s+",
+    rf"{_START}\(?(?P<step>(?:step|schritt|stufe|[ée]tape|etapa|paso)\s+|步骤\s*|工程\s*)?(?P<mark>[1-9]|{_LETTER})(?(step)|(?:st|nd|rd|th)(?:\s+step)?)\)?\s*[:.)]?\s+",
     re.IGNORECASE,
 )
 _AFTER = r"(?:then|next|followed by|subsequently|afterwards|thereafter|after that)"
@@ -121,27 +121,32 @@ def is_paragraph(text: str) -> bool:
     return len(text.split()) >= MIN_WORDS and len(_PROSE.findall(text)) >= 2 and len(_BRACKETS.findall(text)) >= 1
 
 
-def compounds(text: str) -> tuple[list[str], list[str], str]:
-    """Return names of what reacts, what is left out as workup, and the product's name (or empty) of a paragraph."""
+def compounds(text: str) -> tuple[list[str], list[str], list[str], str]:
+    """Return what reacts, what is left out as workup, what before amounts is no name, and the product of a paragraph.
+
+    The product is empty if none is named.
+    """
     used: list[str] = []
     workup: list[str] = []
+    unread: list[str] = []
     product = ""
     is_over = False
     for sentence in _SENTENCE.split(text):
         end = match.start() if (match := _PRODUCT.search(sentence)) else len(sentence)
         over = _AFTERWARDS.search(sentence[:end])
         ended = over.start() if over and used else end
-        for at, name in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
+        for at, name, known in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
             ends = at > ended or (ended < end and (_WORKUP.fullmatch(name) or _EXTRACTING.fullmatch(name)))
-            (workup if is_over or ends else used).append(name)
+            kind = workup if is_over or ends else used if known else unread
+            kind.append(name)
         is_over |= ended < end
-        if match and (names := [*_names_before_amounts(sentence[match.end() :])]):
-            product = names[0][1]
-    return list(dict.fromkeys(used)), list(dict.fromkeys(workup)), product
+        if match and (names := [name for _, name, known in _names_before_amounts(sentence[match.end() :]) if known]):
+            product = names[0]
+    return list(dict.fromkeys(used)), list(dict.fromkeys(workup)), list(dict.fromkeys(unread)), product
 
 
-def _names_before_amounts(sentence: str) -> Iterator[tuple[int, str]]:
-    """Yield the longest known names that end before brackets with amounts, and where they end."""
+def _names_before_amounts(sentence: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield where names that end before brackets with amounts end, the longest known one, and whether one is known."""
     start = 0
     for match in _BRACKETS.finditer(sentence):
         item = re.split(r",\s", sentence[start : match.start()])[-1]
@@ -153,8 +158,10 @@ def _names_before_amounts(sentence: str) -> Iterator[tuple[int, str]]:
                 continue
             if (named := lookup.look_up(name) or lookup.look_up_systematic(name)) or _is_mixture(name):
                 if named is None or named.smiles not in _INERT:
-                    yield match.start(), name
+                    yield match.start(), name, True
                 break
+        else:
+            yield match.start(), " ".join(words[-2:]), False
 
 
 def _is_mixture(name: str) -> bool:
@@ -163,7 +170,8 @@ def _is_mixture(name: str) -> bool:
     return len(pieces) > 1 and all(map(lookup.look_up, pieces))
 
 
-def _gases(sentence: str) -> list[tuple[int, str]]:
+def _gases(sentence: str) -> list[tuple[int, str, bool]]:
     """Return the gases that react under which a sentence says a mixture is: under a hydrogen atmosphere."""
-    named = ((match, lookup.look_up(match[1] or match[2])) for match in _GAS.finditer(sentence))
-    return [(match.start(), f"{match[1] or match[2]} gas") for match, gas in named if gas and gas.smiles not in _INERT]
+    found = ((match.start(), match[1] or match[2]) for match in _GAS.finditer(sentence))
+    named = ((at, name, lookup.look_up(name)) for at, name in found)
+    return [(at, f"{name} gas", True) for at, name, gas in named if gas and gas.smiles not in _INERT]

@@ -117,7 +117,10 @@ FORMATS = (
 FILE_FORMATS = tuple(file_format.name for file_format in FORMATS if file_format.endings)
 ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
 STARTS = tuple(start for file_format in FORMATS for start in file_format.starts)
-_MARKS = re.compile(r"\s|[<{_]|^[$@]|^chemspec:|[A-Za-z]{14}-|(?:Branch|Ring)\d")
+_MARKS = re.compile(
+    r"\s|[<{_]|^[$@]|^(?:chemspec|https?|ftp|data|doi):|^10\.|^www\.|^(?i:s?chembl\d)|^[A-Za-z]+\W?\d{3,}$"
+    r"|[A-Za-z]{14}-|(?:Branch|Ring)\d"
+)
 
 
 def recognise(text: str) -> Format | None:

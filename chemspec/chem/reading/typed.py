@@ -31,10 +31,12 @@ _ARROW = re.compile(
     r"\s*[-=\u2013\u2014]{0,9}[>\u2192](?!>)"
     r"|(?<=\s)(?:[\u2013\u2014]|[-=]{2})[-=\u2013\u2014]{0,8}\s*(?P<inside>(?=[A-Za-z(]|\d[),])[^<>\u2192]{1,200}?)\s*[-=\u2013\u2014]{0,9}"
     r"[>\u2192](?!>)"
+    rf"|[{_FORTH}]\s*(?:\((?P<between>[^()>{_FORTH}]*(?:\([^()]*\)[^()>{_FORTH}]*)*)\)|\[(?P<listed>[^\[\]>]*,[^\[\]>]*)\])\s*[{_FORTH}]"
     rf"|(?:(?<=\s)->|[{_FORTH}])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|(?P<gap>\s)?\((?(gap)(?![RSEZ\d,+-]+\)))"
     r"(?P<round>[^()]*(?(gap)[A-Z][^()]*[A-Z\d][^()]*))\)(?=\s)))"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~\u2013\u2014]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
+_OVER = ("above", "inside", "tex", "round", "between", "listed")  # what stands over or in an arrow
 _BELOW = re.compile(r"\]\[")  # the arrow: ->[MeMgBr][THF]
 
 
@@ -67,7 +69,7 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
         return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
     before, behind = text[:start].strip(), text[end:].strip()
     if arrows[0]["labelled"]:
-        group = next(name for name in ("above", "inside", "tex", "round") if arrows[0][name] is not None)
+        group = next(name for name in _OVER if arrows[0][name] is not None)
         over = text[arrows[0].start(group) : arrows[0].end(group)].substitute(_BELOW, lambda _: "; ").strip()
         return Sides({"reactant": before, "product": behind, "agent": over}, arrow)
     if arrows[0]["back"]:
@@ -79,8 +81,9 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
 MAX_QUANTITY = 40  # characters
 _DEGREE = r"(?:[°º˚]|\u2103|[CK]\b)"
 _QUANTITY = re.compile(
-    rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:[de]\.?[re]\.?|t|t_?r|time|temp|\u03bb|lambda|pH))\s*$"
+    rf"(?i:\d\s*(?:{_DEGREE}\s*C?)?|r\.?t\.?|\b(?:[de]\.?[re]\.?|t|t_?r|time|temp|y|yields?|conv(?:ersion|\.)?|ee|purity|\u03bb|lambda|pH))\s*$"
 )
+_LIMIT = re.compile(r"[<>]\s?\d+(?:\.\d+)?\s?(?:%|:\d)")  # no SMILES begins with a digit
 _VALUE = re.compile(
     rf"(?i:\s*(?:\d+\s?[:%]|[-+\u2212\u2013]?\d+\s*(?:{_DEGREE}|(?:nm|min|h|s)\b)|r\.?t\b|reflux|room))"
 )
@@ -90,7 +93,7 @@ def _is_of_condition(chars: str, arrow: re.Match[str]) -> bool:
     """Return whether an arrow or equals sign is between quantities: -78 -> -20 °C, t = 6 h, > 500 nm."""
     start, end = arrow.span()
     before, behind = chars[max(0, start - MAX_QUANTITY) : start], chars[end : end + MAX_QUANTITY]
-    return bool(_QUANTITY.search(before) and _VALUE.match(behind))
+    return bool(_QUANTITY.search(before) and _VALUE.match(behind)) or bool(_LIMIT.match(chars, start))
 
 
 def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
@@ -196,7 +199,7 @@ def _step_notes(steps: tuple[str, ...]) -> tuple[str, ...]:
 
 def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Fault:
     """Read the compounds of a paragraph of an experimental section, those with amounts in brackets."""
-    used, workup, product = procedure.compounds(text.chars)
+    used, workup, unread, product = procedure.compounds(text.chars)
     names = [product] if task == "retro" else used
     if not any(names):
         what = "product" if task == "retro" else "reactants"
@@ -206,6 +209,7 @@ def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Faul
         return text.fault(flask.message)
     notes = [f"read from a paragraph: {', '.join(names)}", *flask.notes]
     notes += [f"left out as workup: {', '.join(workup)}"] * bool(workup and task != "retro")
+    notes += [f"not known, so left out: {', '.join(unread)}"] * bool(unread and task != "retro")
     return replace(flask, notes=tuple(notes), kind="name", span=text.span)
 
 

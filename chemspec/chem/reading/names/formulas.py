@@ -22,6 +22,7 @@ _VALENCES = {
 _ANIONS = {name: smiles[-1] for name, smiles in additive.IONS.items() if -1 in smiles and name[0].isupper()}
 _SALT = re.compile(rf"(.+?)({'|'.join(map(re.escape, sorted(_ANIONS, key=len, reverse=True)))})")
 _ALKALI = re.compile(r"(Li|Na|K|Cs|NH4)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs|NH4)")
+_HYDRIDE = re.compile(r"(Li|Na|K|Cs)\[?((?=.*(?:B|Al)(?![a-z])).+?)\]?")  # LiAlH(OtBu)3, KBH(sBu)3
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.
 _ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "CO3H", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
 _AT_START = {name: rf"(?<![A-Za-z0-9)]){name}(?!H)" for name in ("NC", "HOOC", "HO2C", "O2N")}
@@ -47,8 +48,9 @@ def read(text: str) -> str | None:
         return canonical(f"[{match[1] or match[4]}+].{anion}") if anion and "Li" not in anion else None
     if smiles := _smiles(text):
         return canonical(smiles)
-    match = _SALT.fullmatch(text)
-    cation = _smiles(match[1], charge=1) if match else None
+    if (match := _HYDRIDE.fullmatch(text)) and re.search(r"\[(?:BH?|Al)H?\d?-", smiles := _smiles(match[2], -1) or ""):
+        return canonical(f"[{match[1]}+].{smiles}")
+    cation = _smiles(match[1], charge=1) if (match := _SALT.fullmatch(text)) else None
     return canonical(f"{cation}.{_ANIONS[match[2]]}") if match and cation and "+" in cation else None
 
 
@@ -260,5 +262,5 @@ def _group(name: str, charge: int) -> _Part:
     atom = Chem.Atom(name)
     atom.SetNoImplicit(True)
     atom.SetFormalCharge(charge)
-    part.free[part.mol.AddAtom(atom)] = _VALENCES[name] + charge
+    part.free[part.mol.AddAtom(atom)] = _VALENCES[name] + (charge if name not in ("B", "Al") else -charge)
     return part

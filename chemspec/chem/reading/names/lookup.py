@@ -119,8 +119,7 @@ def _known(name: str) -> Named | None:
 
 
 def _known_smiles(name: str) -> str | None:
-    named = _known(name)
-    return named.smiles if named else None
+    return named.smiles if (named := _known(name)) else None
 
 
 def _listed(name: str) -> Named | None:
@@ -189,7 +188,7 @@ def _with_remark(name: str, read: Reader) -> Named | None:
 
 
 _SUPPORTED = re.compile(
-    rf"({spelling.QUALIFIERS['metal']})(?:\s?[/@]\s?|[\s-]+(?:on|over)[\s-]+|[\s-]+|\s?(?=\())"
+    rf"({spelling.QUALIFIERS['metal']})(?:\s?[/@+.]\s?|[\s-]+(?:on|over)[\s-]+|[\s-]+|\s?(?=\())"
     rf"(\(?(?:\d+\s?(?:wt\.?\s?)?%\s?(?:on )?)?(?:activated |active )?(?:{spelling.QUALIFIERS['support']})\)?)",
     re.IGNORECASE,
 )

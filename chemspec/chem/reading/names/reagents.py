@@ -17,6 +17,8 @@ from chemspec.chem.reading.names.packed import NameTable
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 _OWNER = re.compile(r"(?<=[a-z])'s?(?=\s)")  # Lawesson's reagent, Lawesson reagent
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
+# What a name says, and the sign of it in a SMILES.
+_MARKED = ((re.compile(r"-d\d+\b"), "[2H]"), (re.compile(r"^[DLdl]-(?=[a-z]{4})"), "@"))
 SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
 
 
@@ -29,9 +31,10 @@ def find_in_list(name: str) -> tuple[str, str] | None:
     """Return SMILES and usual name of a molecule of the packed table by name or CAS number; None if it is ambiguous."""
     key = name.strip() if is_cas(name) else normalise_name(name)
     records = load_table().find(key)
-    # The table has a polymer as its monomer, and some labelled compounds without the label.
-    if (key.startswith("poly") and records == load_table().find(key[4:])) or (
-        re.search(r"-d\d+\b", name) and not any("[2H]" in record.smiles for record in records)
+    # The table has a polymer as its monomer, some labelled compounds without the label, and salts without the stereo.
+    marked = (sign for named, sign in _MARKED if named.search(name))
+    if (key.startswith("poly") and records == load_table().find(key[4:])) or not all(
+        any(sign in record.smiles for record in records) for sign in marked
     ):
         return None
     return (records[0].smiles, records[0].name or name.strip()) if len(records) == 1 else None
@@ -39,8 +42,7 @@ def find_in_list(name: str) -> tuple[str, str] | None:
 
 def name_in_list(smiles: str) -> str:
     """Return the usual name of a molecule by canonical SMILES; empty if it is not in the packed table."""
-    record = load_table().find_smiles(smiles)
-    return record.name if record else ""
+    return record.name if (record := load_table().find_smiles(smiles)) else ""
 
 
 def is_cas(text: str) -> bool:
@@ -69,9 +71,7 @@ def find_by_name(name: str) -> tuple[str, str] | None:
     """
     if several := load_isomers().get(normalise(name)):
         return find_by_name(several[1]) if several[1] else None
-    if (entry := find_by_hand(name)) is not None:
-        return entry
-    if _is_formula(name) is None and (entry := find_in_list(name)) is not None:
+    if entry := find_by_hand(name) or (None if _is_formula(name) else find_in_list(name)):
         return entry
     smiles = formulas.read(name.strip()) or peptides.read(name.strip())
     return (smiles, name.strip()) if smiles else None
