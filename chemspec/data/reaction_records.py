@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
 import chemspec.chem as chem
+from chemspec.chem.formats import Input, read_input
 from chemspec.tasks import Row
 
 MAX_BYTES = 1 << 30  # bytes of a file that is read as a whole, unpacked
@@ -32,9 +33,10 @@ def is_reaction_file(path: Path) -> bool:
         return False
     try:
         with _open(path) as file:
-            return _MARKS[ending] in file.read(1 << 16)
+            head = file.read(1 << 16)
+            return any(mark in head for mark in _MARKS[ending])
     except (OSError, EOFError, zlib.error):
-        return not _MARKS[ending]
+        return b"" in _MARKS[ending]
 
 
 def _open(path: Path) -> BinaryIO:
@@ -53,7 +55,7 @@ def read_reaction_file(path: Path) -> Iterator[Row]:
         raise ValueError(f"{path} is damaged or not {kinds[ending]}: {error}") from error
 
 
-_MARKS = {".pb": b"", ".rsmi": b"", ".json": b'"reactions"', ".xml": b"reactionSmiles"}
+_MARKS = {".pb": [b""], ".rsmi": [b""], ".json": [b'"reactions"', b'"outcomes"'], ".xml": [b"reactionSmiles"]}
 _ERRORS = (OSError, EOFError, zlib.error, ElementTree.ParseError, struct.error, LookupError, TypeError, ValueError,
            AttributeError, RecursionError, csv.Error)  # fmt: skip
 
@@ -70,8 +72,8 @@ def _row(smiles: str, *, number: str = "", patent: str = "", amount: str = "", c
         core = [text for role, text in compounds if role == "REACTANT"]
         aside = [text for role, text in dict.fromkeys(compounds) if role not in ("REACTANT", "PRODUCT", *_NO_PART)]
         agents, products = "", [text for role, text in compounds if role == "PRODUCT"]
-    flask = _plain([*core, *aside, *agents.split(".")])
-    reactants, main = _plain(core), _plain(products[-1:])
+    reactants, main = _plain(core, whole=True), _plain(products[-1:])
+    flask = _plain([*core, *aside, *agents.split(".")]) if reactants or not any(core) else ""
     mapped = f"{'.'.join(core)}>>{products[-1]}" if is_mapped else ""
     return {
         "reactants_and_reagents": flask, "core_reactants": reactants, "reactants": reactants, "main_product": main,
@@ -83,10 +85,10 @@ def _row(smiles: str, *, number: str = "", patent: str = "", amount: str = "", c
 _NO_PART = ("WORKUP", "INTERNAL_STANDARD", "AUTHENTIC_STANDARD", "BYPRODUCT", "SIDE_PRODUCT")
 
 
-def _plain(parts: Iterable[str]) -> str:
-    """Return molecules as one canonical SMILES without atom maps, what cannot be read left out."""
-    texts = (chem.canonical(_MAPPED.sub("]", part)) for part in parts if part)
-    return ".".join(filter(None, texts))
+def _plain(parts: Iterable[str], *, whole: bool = False) -> str:
+    """Return molecules as one canonical SMILES without atom maps; what cannot be read is left out, or empties it."""
+    texts = [chem.canonical(_MAPPED.sub("]", part)) for part in parts if part]
+    return "" if whole and None in texts else ".".join(filter(None, texts))
 
 
 def _read_rsmi(file: BinaryIO) -> Iterator[Row]:
@@ -132,7 +134,7 @@ def _read_json(file: BinaryIO) -> Iterator[Row]:
     if len(raw) > MAX_BYTES:
         raise ValueError(f"it unpacks to more than {MAX_BYTES:,} bytes; split it")
     document = json.loads(raw)
-    for reaction in document["reactions"] if isinstance(document, dict) else document:
+    for reaction in document if isinstance(document, list) else document.get("reactions", [document]):
         yield _ord_row(_snake(reaction))
 
 
@@ -154,6 +156,8 @@ def _ord_row(reaction: Mapping[str, Any]) -> Row:
     products = [product for outcome in reaction.get("outcomes", ()) for product in outcome.get("products", ())]
     compounds = [(str(compound.get("reaction_role", "")), _smiles_of(compound)) for compound in inputs]
     desired = [product for product in products if product.get("is_desired_product")] or products[:1]
+    if any(role == "REACTANT" and not smiles for role, smiles in compounds):
+        compounds = []  # a reaction without one of its reactants is another
     compounds += [("PRODUCT", _smiles_of(product)) for product in desired]
     amounts = (
         measured["percentage"].get("value")
@@ -169,7 +173,13 @@ def _ord_row(reaction: Mapping[str, Any]) -> Row:
 
 def _smiles_of(compound: Mapping[str, Any]) -> str:
     texts = {str(item.get("type", "")): str(item.get("value", "")) for item in compound.get("identifiers", ())}
-    return texts.get("SMILES") or texts.get("CXSMILES", "").split(" ")[0]
+    written = texts.get("SMILES") or texts.get("CXSMILES", "").split(" ")[0]
+    others = (texts[kind] for kind in ("MOLBLOCK", "INCHI", "CAS_NUMBER", "IUPAC_NAME", "NAME") if kind in texts)
+    return written or next((read.smiles for read in map(_read_forward, others) if isinstance(read, Input)), "")
+
+
+def _read_forward(text: str) -> Input | chem.Fault:
+    return read_input(text, task="forward")
 
 
 # The parts of ORD's schema that a row needs: number of a field -> name and kind, "*" for several.

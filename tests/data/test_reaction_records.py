@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chemspec import chem
 from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.data.shards import read_rows
 from chemspec.evaluation.accuracy import read_known_reactions
@@ -119,6 +120,27 @@ def test_what_is_cut_off_is_named(file: Path) -> None:
         [*read_reaction_file(file)]
     with pytest.raises(FileError, match=file.name):
         read_queries(file, task="forward")
+
+
+def test_compounds_without_smiles_are_read_by_name_and_none_is_dropped(tmp_path: Path) -> None:
+    def compound(role: str, kind: str, value: str) -> dict[str, object]:
+        return {"identifiers": [{"type": kind, "value": value}], "reaction_role": role}
+
+    def record(first: dict[str, object]) -> dict[str, object]:
+        parts = [first, compound("REACTANT", "SMILES", "BrCc1ccccc1"), compound("REAGENT", "CAS_NUMBER", "584-08-7")]
+        product = compound("PRODUCT", "INCHI", "InChI=1S/C13H12O/c1-3-7-12(8-4-1)11-14-13-9-5-2-6-10-13/h1-10H,11H2")
+        return {"inputs": {"a": {"components": parts}}, "outcomes": [{"products": [product]}]}
+
+    (tmp_path / "one.json").write_text(json.dumps(record(compound("REACTANT", "NAME", "phenol"))))
+    (row,) = read_reaction_file(tmp_path / "one.json")
+    assert row["reactants"] == "Oc1ccccc1.BrCc1ccccc1"
+    assert row["product"] == chem.canonical("c1ccc(COc2ccccc2)cc1") and "[K+]" in row["reactants_and_reagents"]
+    (tmp_path / "b.json").write_text(json.dumps({"reactions": [record(compound("REACTANT", "NAME", "phenol 5b"))]}))
+    (row,) = read_reaction_file(tmp_path / "b.json")
+    assert row["reactants"] == "", "without one of its reactants it would be another reaction"
+    (tmp_path / "c.rsmi").write_text(f"{RSMI.splitlines()[0]}\nCC(=O)Cl.Nc1ccccc>>CC(=O)Nc1ccccc1\tUS1\t1\t1976\t\t\n")
+    (row,) = read_reaction_file(tmp_path / "c.rsmi")
+    assert row["reactants"] == row["reactants_and_reagents"] == ""
 
 
 def test_entities_are_refused_and_other_json_and_xml_are_no_reactions(tmp_path: Path) -> None:
