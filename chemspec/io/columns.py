@@ -32,11 +32,14 @@ EMPTY = {  # not Na, which is sodium
 
 # A molecule per column, as reactant_000, Solvent_1_SMILES, electrophile: the side of a reaction that it stands on.
 _ROLES = {
-    "reactant": r"reactants?|starting_materials?|substrates?|electrophiles?|nucleophiles?|precursors?"
-    r"|coupling_partners?|components?|educts?|(?:aryl_)?halides?|boron(?:ic)?(?:_acid|ate)?s?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?",
+    "reactant": r"reactants?|sms?|starting_materials?|substrates?|electrophiles?|nucleophiles?|precursors?"
+    r"|coupling_partners?|components?|educts?|(?:(?:het)?aryl_|alkyl_)?(?:halide|bromide|chloride|iodide|triflate)s?|boron(?:ic)?(?:_acid|_ester|ate)?s?|a(?:cid|cyl)_chlorides?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?"
+    r"|raw_materials?|rcts?|a(?:zide|niline|rene)s?|dien(?:e|ophile)s?|en(?:one|amine)s?|epoxides?|esters?|hydrazines?|imines?"
+    r"|iso(?:cyan(?:ate|ide)|thiocyanate)s?|ketoesters?|michael_(?:acceptor|donor)s?|nitriles?|olefins?|phenols?|thiols?",
     "agent": r"agents?|reagents?|solvents?|co_?solvents?|catalysts?|pre_?catalysts?|ligands?|bases?|additives?"
-    r"|metals?|activators?|oxidants?|reductants?",
-    "product": r"(?:main_)?products?|targets?",
+    r"|metals?|activators?|oxidants?|reductants?|promoters?|initiators?|(?:co|photo)_?catalysts?|(?:pd|ni|cu|metal)_(?:source|salt)s?"
+    r"|(?:coupling|activating|reducing|oxidi[sz]ing)_(?:re)?agents?",
+    "product": r"(?:main_|desired_|target_)?prod(?:uct)?s?|targets?|target_molecules?",
 }
 _ROLE = {role: re.compile(rf"(?:{names})(?:_?\d{{1,3}}|_[a-d])?") for role, names in _ROLES.items()}
 
@@ -127,7 +130,11 @@ def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
     usual_keys = {
         alternative for spec in TASKS.values() for name in spec.named for alternative in re.split(r">>|\|", name)
     } | {*FIRST}
-    others = [name for index, name in enumerate(names) if index not in indices and _normalise_name(name) in usual_keys]
+    others = [
+        name
+        for index, name in enumerate(names)
+        if index not in indices and (isinstance(indices, QueryColumns) or _normalise_name(name) in usual_keys)
+    ]
     if not others and len(indices) == 1:
         return ""
     columns_read = (" + " if isinstance(indices, QueryColumns) else ARROW).join(names[index] for index in indices)
@@ -219,4 +226,5 @@ def _normalise_heading(name: str) -> str:
     meaning = in_english(name)
     parted = parted if meaning == _plain_heading(name) else meaning
     plain = re.sub(r"[\s().:/-]+", "_", parted.lower()).strip("_")
-    return re.sub("(?<=.)(?:_string|_str)$", "", plain).removesuffix("_smiles")
+    plain = re.sub("^smiles_(?=react|reag|prod|solv|cat|start|agent|base|lig)", "", plain)
+    return re.sub(r"(?<=.)(?:_string|_str)$|(?<=.)_smiles(?=(?:_?\d{1,3})?$)", "", plain)

@@ -11,8 +11,7 @@ CURRENCIES = {
     "$": "USD",
     "US$": "USD",
     "£": "GBP",
-    "¥": "JPY",
-    "￥": "JPY",
+    "￥": "¥",  # of China and of Japan
     "元": "CNY",
     "円": "JPY",
     "₹": "INR",

@@ -53,6 +53,7 @@ PRICED = {
     "Número CAS;Nombre del producto;Precio (EUR);Tamaño del envase\n62-53-3;anilina;12,50;25 g\n": "12.50 EUR/25 g",
     "CAS 号,产品名称,价格(元),包装规格\n62-53-3,苯胺,125.0,25g\n": "125.00 CNY/25g",
     "CAS RN,品名,価格（円）,容量\n62-53-3,アニリン,1250,25g\n": "1,250.00 JPY/25g",
+    "CAS,price\n62-53-3,¥320/25g\n": "320.00 ¥/25g",  # of China or of Japan
     "CAS,Qty,Unit,Price,Currency\n62-53-3,25,g,12.50,EUR\n": "12.50 EUR/25 g",
     "SMILES,250mg USD,1g USD,5g USD\nNc1ccccc1,25,60,200\n": "25.00 USD/250 mg",
     "SMILES,usd_per_gram\nNc1ccccc1,3.2\n": "3.20 USD/g",
