@@ -29,7 +29,7 @@ from chemspec.service.service import Service
 from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
-_COMMENT = re.compile(r"(^|\s)#.*")
+_COMMENT = re.compile(r"(^|\s)#.*|^\s*(;|//).*")
 SWITCH_SECONDS = 0.0005  # time of a thread that reads before one that decodes or answers goes on (Python: 0.005)
 LAST_RESORT = 5.0  # seconds after the grace in which a stop that hangs ends the process
 
@@ -37,7 +37,7 @@ LAST_RESORT = 5.0  # seconds after the grace in which a stop that hangs ends the
 def read_keys(file: Path | None) -> frozenset[str]:
     """Return the API keys of a file, one per line, and of CHEMSPEC_API_KEYS, separated by commas.
 
-    Lines that begin with #, and what follows a blank and # behind a key, are comments.
+    Lines that begin with # (or ; or //), and what follows a blank and # behind a key, are comments.
     Raises ValueError for a file without keys, which would allow access without a key.
     """
     keys = {key.strip() for key in os.environ.get("CHEMSPEC_API_KEYS", "").split(",")} - {""}

@@ -117,7 +117,17 @@ def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monke
     (tmp_path / "keys").write_text("c\n\n d \n")
     assert read_keys(tmp_path / "keys") == {"a", "b", "c", "d"}
     assert read_keys(None) == {"a", "b"}
-    lines = ("\ufeff# keys of the lab", "  # none", "key  # of Jane", "open sesame", "a#b", "#", "tab\t#x")
+    lines = (
+        "\ufeff# keys of the lab",
+        "  # none",
+        "key  # of Jane",
+        "open sesame",
+        "a#b",
+        "#",
+        "tab\t#x",
+        "; x",
+        "// y",
+    )
     (tmp_path / "keys").write_text("\r\n".join(lines), encoding="utf-8")
     assert read_keys(tmp_path / "keys") - {"a", "b"} == {"key", "open sesame", "a#b", "tab"}
     (tmp_path / "keys").write_text("# only\n# comments\n")
