@@ -38,6 +38,7 @@ class DataSettings:
     variants_of: Mapping[str, int] = field(default_factory=dict)  # variants by file, if different
     share_of: Mapping[str, float] = field(default_factory=dict)  # share of tokens by file; excess is left out at random
     flat_share: float = 0.0  # share of the variants without stereochemistry
+    flat_share_of: Mapping[str, float] = field(default_factory=dict)  # that share by file, if different
     leave_out: tuple[str, ...] = ()  # columns; a row with "1" in one of them is not used (test products, say)
     clean: tuple[str, ...] = ()  # files without the columns of `leave_out`, whose rows are all used
     only: tuple[str, ...] = ()  # columns; a row without "1" in one of them is not used (those with reagents, say)
@@ -64,6 +65,8 @@ class DataSettings:
         for name in ("variants_of", "hold_out"):
             for file, count in getattr(self, name).items():
                 check_range(f"{name} of {file}", count, 1)
+        for file, share in self.flat_share_of.items():
+            check_range(f"flat_share_of of {file}", share, 0.0, 1.0)
         shares = self.share_of.values()
         if not all(0 < share < 1 for share in shares) or sum(shares) >= 1:
             raise ValueError(f"share_of is {dict(self.share_of)}; shares lie between 0 and 1 and leave something over")

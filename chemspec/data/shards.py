@@ -89,7 +89,7 @@ def write_shard(job: Job, settings: DataSettings, apart: frozenset[str] = frozen
             row,
             settings.task,
             count=settings.variants_of.get(file.name, settings.variants),
-            flat_share=settings.flat_share,
+            flat_share=settings.flat_share_of.get(file.name, settings.flat_share),
             rng=rng,
             guess=settings.guess_maps,
         )

@@ -338,6 +338,14 @@ def test_flat_variants_have_no_stereo() -> None:
         assert all("ClCCl" in source.split(".") or "C(Cl)Cl" in source for source, _ in pairs)
 
 
+def test_a_file_has_its_own_share_without_stereo(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, forward_rows()[:1]) for name in ("flat.csv", "stereo.csv")]
+    settings = replace(FORWARD, flat_share=1.0, flat_share_of={"stereo.csv": 0.0})
+    prepare(files, tmp_path / "out", settings, workers=1)
+    shards = {path.name.partition(".csv")[0]: path.read_text() for path in (tmp_path / "out").glob("*/*.tsv")}
+    assert "@" in shards["stereo"] and "@" not in shards["flat"]
+
+
 def test_rows_without_maps_or_with_missing_fields_give_nothing() -> None:
     assert smiles_variants(forward_rows()[1], "forward", count=2, flat_share=0, rng=Random(0)) == []
     short = {**forward_rows()[0], "reactants_and_reagents": None}

@@ -1,9 +1,12 @@
 """Measure a forward model on textbook reactions and on flasks without what their reaction needs.
 
     python tests/programs/textbook.py textbook_test.csv [--model FOLDER]
+    python tests/programs/textbook.py rare_kinds_test.csv --stereo
 
-The file is written by `assets/docs/recipes/textbook_reactions.py`, with products that its training files lack. Right
-is a first answer equal to the product, of a flask without reagents one that returns the largest molecule unchanged.
+The files are written by `textbook_reactions.py` and `rare_kinds.py` of `assets/docs/recipes`, with products that their
+training files lack. Right is a first answer equal to the product, or to one of several parted by `|`, of a flask
+without reagents one that returns the largest molecule unchanged. Without `--stereo` configurations do not count; with
+it they do where the product has them.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
     parser.add_argument("--model", default="forward")
+    parser.add_argument("--stereo", action="store_true", help="configurations count where the product has them")
     parser.add_argument("--show", action="store_true", help="print wrong first answers")
     args = parser.parse_args()
     with args.file.open(encoding="utf-8", newline="") as file:
@@ -31,9 +35,11 @@ def main() -> None:
     results = engine.predict([row["reactants_and_reagents"] for row in rows], DecodeSettings(n=5))
     kinds: dict[str, list[tuple[bool, bool, float]]] = defaultdict(list)
     for row, result in zip(rows, results, strict=True):
-        truth = drop_stereo(row["main_product"])
-        answers = [drop_stereo(canonical(answer.smiles) or "") for answer in result.hypotheses]
-        hits = [answer == truth for answer in answers]
+        truth = row["main_product"]
+        normal = canonical if args.stereo and set("@/") & set(truth) else drop_stereo
+        truths = [normal(text) for text in truth.split("|")]
+        answers = [normal(canonical(answer.smiles) or "") for answer in result.hypotheses]
+        hits = [answer in truths for answer in answers]
         probability = sum(answer.model_probability for answer, hit in zip(result.hypotheses, hits, strict=True) if hit)
         kinds[row["id"].rsplit("-", 1)[0]].append((hits[:1] == [True], any(hits), probability))
         if args.show and hits[:1] != [True]:

@@ -77,6 +77,13 @@ def test_recipes_with_larger_tokens_start_from_a_shipped_model(name: str, merges
     assert recipe.starts_from == "retro" and recipe.data.extend_vocabulary
 
 
+def test_the_recipe_of_rare_kinds_keeps_their_stereochemistry() -> None:
+    recipe = model_recipe(str(STAGES.with_name("forward-rare-kinds.toml")))
+    assert recipe.starts_from == "forward" and recipe.data.flat_share == 0.85
+    assert recipe.data.flat_share_of["rare_kinds_train.csv.gz"] == 0
+    assert set(recipe.data.clean) < set(recipe.train_files)
+
+
 def test_an_unknown_recipe_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no recipe 'x'; available: .*retro-50k.*retro-medusa"):
         find_recipe("x")
