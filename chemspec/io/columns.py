@@ -34,10 +34,10 @@ EMPTY = {  # not Na, which is sodium
 _ROLES = {
     "reactant": r"reactants?|sms?|starting_materials?|substrates?|electrophiles?|nucleophiles?|precursors?"
     r"|coupling_partners?|components?|educts?|(?:(?:het)?aryl_|alkyl_)?(?:halide|bromide|chloride|iodide|triflate)s?|boron(?:ic)?(?:_acid|_ester|ate)?s?|a(?:cid|cyl)_chlorides?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?"
-    r"|raw_materials?|rcts?|a(?:zide|niline|rene)s?|dien(?:e|ophile)s?|en(?:one|amine)s?|epoxides?|esters?|hydrazines?|imines?"
+    r"|raw_materials?|rcts?|ar_?(?:x|br|cl|i)|a(?:zide|niline|rene)s?|dien(?:e|ophile)s?|en(?:one|amine)s?|epoxides?|esters?|hydrazines?|imines?"
     r"|iso(?:cyan(?:ate|ide)|thiocyanate)s?|ketoesters?|michael_(?:acceptor|donor)s?|nitriles?|olefins?|phenols?|thiols?",
     "agent": r"agents?|reagents?|solvents?|co_?solvents?|catalysts?|pre_?catalysts?|ligands?|bases?|additives?"
-    r"|metals?|activators?|oxidants?|reductants?|promoters?|initiators?|(?:co|photo)_?catalysts?|(?:pd|ni|cu|metal)_(?:source|salt)s?"
+    r"|metals?|activators?|oxidants?|reductants?|cats?|ligs?|l|promoters?|initiators?|(?:co|photo)_?catalysts?|(?:pd|ni|cu|metal)_(?:source|salt)s?"
     r"|(?:coupling|activating|reducing|oxidi[sz]ing)_(?:re)?agents?",
     "product": r"(?:main_|desired_|target_)?prod(?:uct)?s?|targets?|target_molecules?",
 }

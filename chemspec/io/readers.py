@@ -338,7 +338,7 @@ def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str
     head, lines = look_ahead(lines, spreadsheets.MAX_ABOVE)
     if not any(map(str.strip, head)) and all(not line.strip() for line in lines):
         raise FileError(f"{where} is empty")
-    separator, above = _table_layout(head, ",;\t" if ending == ".csv" else "\t", column)
+    separator, above = _table_layout(head, ",;\t|" if ending == ".csv" else "\t", column)
     reader = csv.reader(islice(lines, above, None), delimiter=separator, strict=True)
     header: list[str] = []
     try:

@@ -13,6 +13,7 @@ import numpy as np
 
 from chemspec import asset_files
 from chemspec.chem.molecules.salts import charge_of, group_molecules
+from chemspec.chem.reading.names.reagents import is_cas
 from chemspec.io import readers
 from chemspec.io.columns import in_english
 from chemspec.io.packed_files import decompress
@@ -326,9 +327,10 @@ def _molecule_cells(rows: Sequence[list[str]], name: str) -> list[list[str]]:
     """Return for each row the cells that may hold its molecule, the best first; without rows that have none."""
     head = [in_english(cell) for cell in rows[0]]
     indices = find_molecule_columns(head)
-    if not indices and len(head) > 1:
+    numbers = [index for index, cell in enumerate(rows[0]) if KEY.fullmatch(cell) or is_cas(cell)]
+    if not indices and not numbers and len(head) > 1:
         raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
-    rows, indices = (rows[1:], indices) if indices else (rows, [0])  # without a header
+    rows, indices = (rows[1:], indices) if indices else (rows, numbers or [0])  # without a header
     cells = ([row[index] for index in indices if row[index].strip()] for row in rows)
     return [row for row in cells if row]
 

@@ -29,7 +29,7 @@ TEXTS = (".smi", ".txt")  # one molecule per line
 ENDINGS = (*KINDS, *(f"{ending}.gz" for ending in KINDS))
 PRICED = (  # headings of prices
     rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"
-    rf"|^[\d.,]+\s?[munk]?(?:g|l|mol)\b.*(?:{prices.CODES}|[€$£¥])\W*$"
+    rf"|^[\d.,]+\s?[munk]?(?:g|l|mol)(?:\b.*(?:{prices.CODES}|[€$£¥])\W*)?$"
 )
 MAX_LINES = 200_000  # lines of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list

@@ -29,6 +29,7 @@ LISTS = {
     "cas.txt": "62-53-3\n71-43-2\n",
     "inchi.txt": "InChI=1S/C6H7N/c7-6-4-2-1-3-5-6/h1-5H,7H2\n",
     "mfcd.smi": "MFCD00007629 Nc1ccccc1\n",
+    "headless.tsv": "Aniline\t62-53-3\nEthanol\t64-17-5\n",
     "german.csv": "Bezeichnung;Preis;Währung\naniline;12,50;EUR\n",
 }
 
@@ -54,6 +55,8 @@ PRICED = {
     "CAS 号,产品名称,价格(元),包装规格\n62-53-3,苯胺,125.0,25g\n": "125.00 CNY/25g",
     "CAS RN,品名,価格（円）,容量\n62-53-3,アニリン,1250,25g\n": "1,250.00 JPY/25g",
     "CAS,price\n62-53-3,¥320/25g\n": "320.00 ¥/25g",  # of China or of Japan
+    "Product,CAS,1g,5g,Currency\nAniline,62-53-3,10,25,EUR\n": "10.00 EUR/1 g",
+    "SMILES;Packungsgröße;Einheit;Preis €\nNc1ccccc1;100;mL;17,90\n": "17.90 EUR/100 mL",
     "CAS,Qty,Unit,Price,Currency\n62-53-3,25,g,12.50,EUR\n": "12.50 EUR/25 g",
     "SMILES,250mg USD,1g USD,5g USD\nNc1ccccc1,25,60,200\n": "25.00 USD/250 mg",
     "SMILES,usd_per_gram\nNc1ccccc1,3.2\n": "3.20 USD/g",

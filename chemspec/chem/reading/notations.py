@@ -15,10 +15,11 @@ MAX_TOKENS = 40
 CODE = re.compile(
     r"""(?:\w[\w.]*\s*=\s*(?:[\w.]*\s*\()?|[\w.]*\s*\(|\[|\{\s*["']\w+["']\s*:)\s*(["'])(?P<smiles>[^"'\s]+)\1\s*,?\s*[\])}]*\s*;?"""
 )
-# Reactions in LaTeX, and lists of SMILES in code: \ce{A + B -> C}, ["CCO", "CN"].
+# Reactions in LaTeX, lists of SMILES in code, a row of a CSV file: \ce{A -> B}, ["CCO", "CN"], "A>>B","US123".
 _AROUND = re.compile(
     r"""\$*\s*\\(?:ce|mathrm)\s*\{(?P<tex>.+)\}\s*\$*"""
     r"""|[\[(]\s*(?P<list>(["'])[^"']+\3(?:\s*,\s*(["'])[^"']+\4)+),?\s*[\])]"""
+    r"""|"(?P<cell>[^">]+>[^"]+)"\s*,.*"""
 )
 _QUOTED_COMMA = re.compile(r"""(?<=["'])\s*,\s*(?=["'])""")
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].

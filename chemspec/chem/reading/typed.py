@@ -31,12 +31,13 @@ _ARROW = re.compile(
     r"\s*[-=\u2013\u2014]{0,9}[>\u2192](?!>)"
     r"|(?<=\s)(?:[\u2013\u2014]|[-=]{2})[-=\u2013\u2014]{0,8}\s*(?P<inside>(?=[A-Za-z(]|\d[),])[^<>\u2192]{1,200}?)\s*[-=\u2013\u2014]{0,9}"
     r"[>\u2192](?!>)"
+    rf"|(?:->|[{_FORTH}])\s*(?P<steps>\(?[1ia][.)]\)?\s[^>{_FORTH}]+?)\s*(?:-*->|[{_FORTH}])"
     rf"|[{_FORTH}]\s*(?:\((?P<between>[^()>{_FORTH}]*(?:\([^()]*\)[^()>{_FORTH}]*)*)\)|\[(?P<listed>[^\[\]>]*,[^\[\]>]*)\])\s*[{_FORTH}]"
     rf"|(?:(?<=\s)->|[{_FORTH}])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|(?P<gap>\s)?\((?(gap)(?![RSEZ\d,+-]+\)))"
     r"(?P<round>[^()]*(?(gap)[A-Z][^()]*[A-Z\d][^()]*))\)(?=\s)))"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~\u2013\u2014]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
-_OVER = ("above", "inside", "tex", "round", "between", "listed")  # what stands over or in an arrow
+_OVER = ("above", "inside", "tex", "round", "between", "listed", "steps")  # what stands over or in an arrow
 _BELOW = re.compile(r"\]\[")  # the arrow: ->[MeMgBr][THF]
 
 
@@ -120,7 +121,9 @@ def _is_no_dative_bond(chars: str) -> bool:
 MAX_CHARS = 20 * chem.MAX_LENGTH  # characters of a text: room for maps, names and the sides of a reaction
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
-_COMMENT = re.compile(r"(?<!\s)\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$")  # behind a SMILES: a remark, a line end
+_COMMENT = re.compile(
+    r"(?<!\s)\s+#\s+(?=.*[A-Za-z0-9]{4}).*$|(?:\\[nrt])+$|\s+(?i:output|answer|response|prediction)s?\s*:\s*$"
+)  # behind a SMILES: a remark, a line end
 _LABEL = re.compile(
     r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
     r"|(?:iupac )?name|(?:target |product )?(?:molecule|compound)|target|product|input|query"

@@ -79,7 +79,10 @@ def opsin_forms(name: str) -> Iterator[str]:
 
 # Atomic where repeated: `1/1/1/1` or `aq aq aq` can be parted in many ways, and trying all takes exponential time.
 _NUMBER = r"\d+(?:[.,]\d+)?"
-_RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→|\+-)\s*{_NUMBER})?"
+_RANGE = (
+    rf"(?:(?:ca\.?|c\.|about|approx\.?|circa|max\.?|min\.?|below|above|[~<>≤≥≈])\s*)?{_NUMBER}"
+    rf"(?:\s*(?:-|to|~|→|\+-)\s*{_NUMBER})?"
+)
 _STRENGTH = rf"(?:{_RANGE}|(?<![A-Za-z])[xn](?=\s?eq))\s*(?:{QUALIFIERS['unit']})(?![A-Za-z0-9])"
 _WORDS = f"(?:{QUALIFIERS['word']})"
 _LEADING = re.compile(rf"(?:{_STRENGTH}|{_WORDS}(?:\.|(?=[\s,])))[\s,]*(?:of\s+)?", re.IGNORECASE)
