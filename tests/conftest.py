@@ -35,6 +35,7 @@ os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
 
 MAX_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
+QUICK = 10  # examples of a property test, which that is for
 FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long
 
 _spent: dict[str, float] = {}
@@ -60,7 +61,7 @@ def _set_up_libraries() -> None:
     from hypothesis import Phase, settings
 
     torch.set_num_threads(1)
-    settings.register_profile("quick", max_examples=10, deadline=None)
+    settings.register_profile("quick", max_examples=QUICK, deadline=None)
     settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=5000, deadline=None)
@@ -105,6 +106,8 @@ def processor_seconds() -> float:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Measure a test, refuse one that takes long without saying why, and skip one whose extra is not installed."""
+    from hypothesis import settings
+
     from chemspec.system.extras import MissingExtraError
 
     began = processor_seconds()
@@ -114,8 +117,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         pytest.skip(str(error))
     _spent[item.nodeid] = spent = processor_seconds() - began
     marked = any(item.get_closest_marker(mark) for mark in FREE)
-    if not marked and spent > MAX_SECONDS and spent > MAX_SECONDS * slowness():
-        pytest.fail(f"{spent:.1f} s of processor time; more than {MAX_SECONDS:g} need a mark: {', '.join(FREE)}")
+    limit = MAX_SECONDS * (settings.default.max_examples / QUICK if item.get_closest_marker("hypothesis") else 1)
+    if not marked and spent > limit and spent > limit * slowness():
+        pytest.fail(f"{spent:.1f} s of processor time; more than {limit:g} need a mark: {', '.join(FREE)}")
 
 
 def pytest_sessionfinish() -> None:
