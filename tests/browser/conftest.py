@@ -24,7 +24,10 @@ FLAGS = [
     # Pages are drawn by the processor in any case; by way of the emulated GPU that takes a third more of it.
     "--disable-gpu-compositing",
     "--disable-gpu-rasterization",
+    # All pages of a context in one process, which compiles Streamlit's scripts once: half of what opening a page takes.
+    "--process-per-site",
 ]
+SIZE = {"width": 1280, "height": 900}
 
 
 class Server:
@@ -85,14 +88,46 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+class Visitor:
+    """A context for the pages of all tests, in which none finds what another has stored.
+
+    The last page stays open, at an address without a script, so that the process of all pages does not end.
+    """
+
+    def __init__(self, browser: Any) -> None:
+        self.context = browser.new_context()
+        self.last: Any = None
+
+    def leave(self, pages: list[Any]) -> None:
+        """Close pages, and forget what they stored; files that the browser keeps to load faster stay."""
+        kept = next((page for page in pages if page.url.startswith("http")), None)
+        for page in pages:
+            if page is not kept:
+                page.close()
+        if kept:
+            origin = "/".join(kept.url.split("/")[:3])
+            kept.goto(f"{origin}/_stcore/health")
+            stored = {"origin": origin, "storageTypes": "all"}
+            self.context.new_cdp_session(kept).send("Storage.clearDataForOrigin", stored)
+            if self.last:
+                self.last.close()
+            self.last = kept
+        self.context.clear_cookies()
+
+
+@pytest.fixture(scope="session")
+def visitor(browser: Any) -> Visitor:
+    return Visitor(browser)
+
+
 @pytest.fixture
-def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens pages in contexts of their own (`color_scheme=`, `viewport=` ...).
+def new_page(visitor: Visitor) -> Iterator[Callable[..., Any]]:
+    """Opens pages (`color_scheme=`, `reduced_motion=`, `viewport=`), in a `context=` of their own if one is given.
 
     At the end of the test every page must have asked nobody but this machine for anything and must have logged no
     error.
     """
-    contexts: list[Any] = []
+    pages: list[Any] = []
     faults: list[str] = []
 
     def watch(page: Any) -> None:
@@ -100,20 +135,23 @@ def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("console", lambda line: line.type == "error" and faults.append(line.text))
         page.on("request", lambda request: faults.append(request.url) if foreign(request.url) else 0)
 
-    def open_page(**options: Any) -> Any:
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options}))
-        page = contexts[-1].new_page()
+    def open_page(context: Any = None, viewport: Any = SIZE, **media: str) -> Any:
+        page = (context or visitor.context).new_page()
+        if context is None:
+            pages.append(page)
+        page.set_viewport_size(viewport)
+        page.emulate_media(**media)
         page.set_default_timeout(150_000)  # waits end with the state they wait for; this is for what hangs
         watch(page)
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    told = list(faults)  # and not what pages say when they are left
+    visitor.leave(pages)
     # Streamlit probes where the app begins; on a deep link the first guesses do not exist. It probes every file that a
     # button offers, too, which is gone if the popover around it was closed meanwhile; tests of files download them.
     noise = ("_stcore/health", "_stcore/host-config", "404 (Not Found)", "Download Button source error - 404")
-    assert not [fault for fault in faults if not any(word in fault for word in noise)]
+    assert not [fault for fault in told if not any(word in fault for word in noise)]
 
 
 def foreign(url: str) -> bool:
@@ -122,7 +160,7 @@ def foreign(url: str) -> bool:
 
 
 class App:
-    """The app in a browser: a server for all tests, and pages in contexts of their own."""
+    """The app in a browser: a server for all tests, and pages."""
 
     def __init__(self, server: Server, new_page: Callable[..., Any]) -> None:
         self.server, self.url, self.new_page = server, server.url, new_page

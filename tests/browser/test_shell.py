@@ -31,14 +31,16 @@ new PerformanceObserver(list => list.getEntries().forEach(add))
     ("address", "width", "height", "last"),
     [("/", 1280, 800, "More examples"), ("/", 390, 844, "More examples"), ("/models", 390, 844, "retro")],
 )
-def test_the_first_load_hardly_shifts(address: str, width: int, height: int, last: str, app: Any) -> None:
-    page = app.new_page(viewport={"width": width, "height": height})
+def test_the_first_load_hardly_shifts(address: str, width: int, height: int, last: str, app: Any, browser: Any) -> None:
+    context = browser.new_context()  # in which no file of the page is known
+    page = app.new_page(context, {"width": width, "height": height})
     page.add_init_script(SHIFTS)
     page.goto(f"{app.url}{address}")
     app.settle(page)
     page.get_by_role("heading", name=last, exact=True).wait_for()
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     assert page.evaluate("window.shifted") < 0.05
+    context.close()
 
 
 def test_a_page_reaches_no_other_host_whatever_runs_in_it(server: Any, browser: Any) -> None:
