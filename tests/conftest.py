@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -63,6 +64,7 @@ def _set_up_libraries() -> None:
     torch.set_num_threads(1)
     settings.register_profile("quick", max_examples=QUICK, deadline=None)
     settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("push", max_examples=50, deadline=None, derandomize=True)
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=5000, deadline=None)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
@@ -78,11 +80,15 @@ def pytest_ignore_collect(collection_path: Path, config: Config) -> bool | None:
     return None if any(expression.evaluate(lambda name, marks=marks: name in marks) for marks in sets) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give every test the mark of its group."""
+def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> None:
+    """Give every test the mark of its group; where whole files are handed out, those with slow tests come first."""
+    slow: Counter[Path] = Counter()
     for item in items:
         if group := group_of(item.path):
             item.add_marker(group)
+        slow[item.path] += any(map(item.get_closest_marker, ("hypothesis", *FREE)))
+    if getattr(config.option, "dist", "") == "loadfile":  # a browser's tests are the slowest
+        items.sort(key=lambda item: (group_of(item.path) != "browser", -slow[item.path]))
 
 
 @pytest.hookimpl(trylast=True)

@@ -71,13 +71,18 @@ def test_the_check_notices_a_lossy_rule(engine: Engine, how: dict[str, Any], mon
     [
         {},  # drafts longer than the query
         {"draft_length": 1000},
-        {"draft_length": 1, "draft_count": 1},
-        {"draft_count": 1000},
-        {"node_budget": 0},
         {"node_budget": 1},
-        {"node_budget": 4096},
-        {"max_len": 1},
         {"max_len": 2, "draft_length": 5},
+        *(
+            pytest.param(options, marks=pytest.mark.nightly)
+            for options in (
+                {"draft_length": 1, "draft_count": 1},
+                {"draft_count": 1000},
+                {"node_budget": 0},
+                {"node_budget": 4096},
+                {"max_len": 1},
+            )
+        ),
     ],
     ids=str,
 )

@@ -19,10 +19,11 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 MODELS = {"forward": "forward", "retro": "retro-50k"}  # those that the marks were set for
-ALL, PART = 200, 24
+ALL, PART, FEW = 200, 24, 8
 FREE = 4096  # the largest node budget: passes as if nodes cost nothing
 GREEDY = {"decoder": "greedy", "n": 1, "batch_size": 32, "drafting": "fixed"}
 BEAM = {"decoder": "beam", "n": 10, "batch_size": 8, "drafting": "fixed"}
+COPY = {"draft_length": 16, "draft_count": 3}
 SBS = {"decoder": "sbs", "n": 10, "batch_size": 8}
 
 Answers = Callable[..., list[DecodeResult]]
@@ -57,10 +58,10 @@ def saved(standard: Sequence[DecodeResult], fast: Sequence[DecodeResult]) -> flo
 @pytest.mark.parametrize(
     ("task", "drafter", "options", "least"),
     [
-        ("forward", "copy", {"draft_length": 16, "draft_count": 3}, 5.0),
         ("forward", "mixed", {}, 7.5),
-        ("retro", "copy", {"draft_length": 16, "draft_count": 3}, 4.0),
         ("retro", "mixed", {}, 9.0),
+        pytest.param("forward", "copy", COPY, 5.0, marks=pytest.mark.nightly),
+        pytest.param("retro", "copy", COPY, 4.0, marks=pytest.mark.nightly),
     ],
 )
 def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, int], least: float) -> None:
@@ -72,17 +73,19 @@ def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, in
     assert speed_numbers([item.trace for item in fast]).tokens_per_pass >= least
 
 
-def test_exact_beams_of_ten_with_free_nodes(answers: Answers) -> None:
-    standard = answers("retro", PART, drafter="none", **BEAM)
+@pytest.mark.parametrize("count", [FEW, pytest.param(PART, marks=pytest.mark.nightly)])
+def test_exact_beams_of_ten_with_free_nodes(answers: Answers, count: int) -> None:
+    standard = answers("retro", count, drafter="none", **BEAM)
     for drafter, least in (("copy", 3.0), ("mixed", 4.7)):
-        fast = answers("retro", PART, drafter=drafter, node_budget=FREE, **BEAM)
+        fast = answers("retro", count, drafter=drafter, node_budget=FREE, **BEAM)
         assert saved(standard, fast) >= least
 
 
-def test_speculative_beam_search_of_ten(answers: Answers) -> None:
+@pytest.mark.parametrize("count", [FEW, pytest.param(PART, marks=pytest.mark.nightly)])
+def test_speculative_beam_search_of_ten(answers: Answers, count: int) -> None:
     """Relaxed: its passes are compared with those of the standard beam search, its answers are its own."""
-    standard = answers("retro", PART, drafter="none", **BEAM)
-    assert passes(standard) / passes(answers("retro", PART, drafter="mixed", **SBS)) >= 5.0
+    standard = answers("retro", count, drafter="none", **BEAM)
+    assert passes(standard) / passes(answers("retro", count, drafter="mixed", **SBS)) >= 5.0
 
 
 def test_batches_do_not_change_the_counts(answers: Answers) -> None:

@@ -56,6 +56,7 @@ def test_that_always_fails():
 """
 
 
+@pytest.mark.nightly  # when mutants run
 def test_a_mutant_runs_the_tests_of_its_line_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree, covered = tmp_path / "tree", tmp_path / "covered"
     for name, text in {
