@@ -160,7 +160,8 @@ EXACT = [name for name, spec in DECODERS.items() if spec.guarantee == "exact"]
 NAIVE = ("greedy", "beam")
 
 
-@pytest.mark.parametrize("case", every(3, [*product(DRAFTERS, (1, 2, 9, 30))]))  # each length with every third drafter
+# By default each length with every third drafter.
+@pytest.mark.parametrize("case", every(3, [*product(DRAFTERS, (1, 2, 9, 30))], nightly=True))
 def test_every_drafter_gives_the_answers_of_naive_decoding(engine: Engine, case: tuple[str, int]) -> None:
     drafter, max_len = case
     sources = [MERGED.encode(text) for text in TEXTS]

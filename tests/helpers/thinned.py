@@ -1,4 +1,4 @@
-"""Many cases of one law: a few run by default, the others with the slow tests, as together they take too long."""
+"""Many cases of one law: a few run by default, the others at a push or every night, as together they take too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def pairwise(*axes: Sequence[Any]) -> list[Any]:
-    """All combinations of the values of some axes, for `parametrize`; by default so many that no pair is missing."""
+    """All combinations of the values of some axes, for `parametrize`; those that no pair needs run every night."""
     rows = [*product(*(range(len(axis)) for axis in axes))]
     missing = {pair for row in rows for pair in _pairs(row)}
     chosen = set()
@@ -19,17 +19,19 @@ def pairwise(*axes: Sequence[Any]) -> list[Any]:
         chosen.add(best)
         missing.difference_update(_pairs(best))
     return [
-        pytest.param(*(axis[at] for axis, at in zip(axes, row, strict=True)), marks=() if row in chosen else _SLOW)
+        pytest.param(*(axis[at] for axis, at in zip(axes, row, strict=True)), marks=() if row in chosen else _NIGHTLY)
         for row in rows
     ]
 
 
-def every(step: int, cases: Sequence[Any]) -> list[Any]:
-    """Values of one argument for `parametrize`; by default each one of so many."""
-    return [case if number % step == 0 else pytest.param(case, marks=_SLOW) for number, case in enumerate(cases)]
+def every(step: int, cases: Sequence[Any], *, nightly: bool = False) -> list[Any]:
+    """Values of one argument for `parametrize`; by default each one of so many, the others at a push or every night."""
+    marks = _NIGHTLY if nightly else _SLOW
+    return [case if number % step == 0 else pytest.param(case, marks=marks) for number, case in enumerate(cases)]
 
 
-_SLOW = pytest.mark.slow
+_SLOW = (pytest.mark.slow,)
+_NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 
 
 def _pairs(row: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
