@@ -19,11 +19,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.config import Config
 from _pytest.mark.expression import Expression
 from helpers.groups import DEFAULT, GROUPS, group_of
+from helpers.paths import ROOT
 from helpers.slowness import slowness
 
 # Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
@@ -56,6 +58,22 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: Config, log: Any) -> Any:
+    """With `--dist loadfile` files that share what takes long to start run in one process: Ray, and two browsers."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadGroups(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            group = group_of(ROOT / file)
+            return {"ray": group, "browser": f"{group} {file.rpartition('/')[2] > 'test_plan.py'}"}.get(group, file)
+
+    return LoadGroups(config, log)
+
+
 def _set_up_libraries() -> None:
     """Choose the profile of hypothesis, and one thread for torch."""
     import torch
@@ -81,13 +99,13 @@ def pytest_ignore_collect(collection_path: Path, config: Config) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> None:
-    """Give every test the mark of its group; where whole files are handed out, those with slow tests come first."""
+    """Give every test the mark of its group; with `-m`, those of slow files come first."""
     slow: Counter[Path] = Counter()
     for item in items:
         if group := group_of(item.path):
             item.add_marker(group)
         slow[item.path] += any(map(item.get_closest_marker, ("hypothesis", *FREE)))
-    if getattr(config.option, "dist", "") == "loadfile":  # a browser's tests are the slowest
+    if config.option.markexpr not in ("", DEFAULT):  # a browser's tests are the slowest
         items.sort(key=lambda item: (group_of(item.path) != "browser", -slow[item.path]))
 
 
