@@ -53,7 +53,7 @@ class Server:
             self.process.wait()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """Starts servers of a script, stopped at the end; no page may have asked another machine for anything.
 
@@ -71,13 +71,13 @@ def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
     assert [line for server in started for line in server.watch.outside()] == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(new_server: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     """One server for all tests of a process, with job and history folders of its own."""
     return new_server(CHEMSPEC_HOME=str(tmp_path_factory.mktemp("home")))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
         pytest.skip("no Chromium here: apt-get install chromium")
@@ -115,7 +115,7 @@ class Visitor:
         self.context.clear_cookies()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def visitor(browser: Any) -> Visitor:
     return Visitor(browser)
 

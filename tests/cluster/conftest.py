@@ -11,7 +11,7 @@ from helpers.paths import ROOT
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def nodes() -> Iterator[Any]:
     """A cluster with a head that answers nothing and two nodes with a core each."""
     with pytest.MonkeyPatch.context() as patch:
