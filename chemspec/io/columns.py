@@ -16,6 +16,7 @@ from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
 MAX_HEADING_CHARS = 200  # characters; a longer cell is text or data
+MAX_OTHERS = 8  # columns that are named as not read
 FIRST = ("smiles", "query")  # these have priority
 MOLECULES = (
     *("canonical", "isomeric", "isosmiles", "iso", "canonicalsmiles", "cansmiles", "isomericsmiles", "absolute"),
@@ -138,6 +139,8 @@ def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
     if not others and len(indices) == 1:
         return ""
     columns_read = (" + " if isinstance(indices, QueryColumns) else ARROW).join(names[index] for index in indices)
+    if len(others) > MAX_OTHERS:
+        others = [*others[:MAX_OTHERS], f"{len(others) - MAX_OTHERS} more"]
     return f"the queries are read from {columns_read}" + (f", not from {', '.join(others)}" if others else "")
 
 

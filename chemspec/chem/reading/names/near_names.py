@@ -19,8 +19,8 @@ def near_names(text: str) -> tuple[str, ...]:
     if not 5 <= len(name) <= 40 or not re.search("[a-z]{4}", name):
         return ()
     names: dict[str | None, str] = {}
-    without_doubles = re.sub(r"([a-z])\1", r"\1", name)
-    for near in (near for form in dict.fromkeys((name, without_doubles)) for near in _edits(form)):
+    # Without doubled letters, too.
+    for near in (near for form in dict.fromkeys((name, re.sub(r"([a-z])\1", r"\1", name))) for near in _edits(form)):
         if entry := reagents.find_by_hand(near) or reagents.find_in_list(near):
             is_alike = SequenceMatcher(None, name, entry[1].lower()).ratio() > ALIKE
             names.setdefault(canonical(entry[0]), entry[1] if is_alike else near.strip(" -"))
