@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.small import QUERIES, TOKENIZER, tiny_folder
-from programs import attention, entropy, footprint, uncached
+from programs import attention, drafter_shapes, entropy, footprint, uncached
 
 from chemspec import asset_files
 from chemspec.decode.beam import beam_search
@@ -60,3 +60,20 @@ def test_searches_without_a_cache_count_every_token(tmp_path: Path) -> None:
     searches = beam_search(**size), speculative_beam_search(**size, drafts=lambda _: ())
     for passes, prefixes, tokens, _ in (uncached.decode(model, source, search, 3) for search in searches):
         assert 1 <= passes <= prefixes <= tokens and prefixes <= 1 + 2 * (passes - 1)
+
+
+def test_shapes_of_drafters_are_timed_with_as_many_right_tokens_as_were_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
+    tiny_folder(tmp_path / "retro", task="retro")
+    assert [shape.layers for shape in drafter_shapes.read_shapes() if not shape.is_counted] == ["12 + 2, width 256"]
+    shapes = [
+        drafter_shapes.Shape("deep", "2 + 1, width 32", accepted=0.0, drafted=2.0),
+        drafter_shapes.Shape("heads", "3 heads", accepted=3.0, drafted=4.0),
+        drafter_shapes.Shape("not trained", "1 + 1, width 64", 3.0, 4.0, is_counted=False),
+    ]
+    wrong, right, bare = drafter_shapes.measure(shapes, QUERIES[:2], repeats=1)
+    assert float(wrong["passes"]) > 3.5 * float(right["passes"]) > 0 and bare["passes"] == bare["times"] == ""
+    assert all(float(row[part]) > 0 for row in (wrong, right, bare) for part in ("t_d", "t_v"))
+    assert drafter_shapes.scripted_draft([5, 6, 2], accepted=1, drafted=3)[0].tokens == (5, 2, 5)
