@@ -360,7 +360,7 @@ class DecodeSettings(DraftSettings):
         max_len: maximum length of a prediction in tokens; longer ones are cut and marked. The default grows with
             queries of more than 133 tokens, to one and a half times theirs.
         batch_size: queries per forward pass.
-        draft_length: maximum tokens per draft; 0: the drafter decides (ar and hierarchy by the acceptance rate).
+        draft_length: maximum tokens per draft; 0: the drafter decides (ar, medium, hierarchy by the acceptance rate).
         draft_count: maximum drafts per prefix; 0: the drafter decides; with a network, only medusa makes several.
         draft_nodes: maximum nodes of the tree that mixed or medusa drafts after a prefix; 0: 20 and 24.
         dilation: query tokens that the drafter windows skips between two tokens of a draft.

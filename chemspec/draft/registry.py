@@ -158,6 +158,7 @@ for _spec in (  # order of menus, the default first
         reads=("draft_length", "draft_count", "dilation"),
     ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
+    _learned("medium", "what a medium model writes", "Tulsian et al.", "medium"),
     _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),

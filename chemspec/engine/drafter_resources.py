@@ -85,9 +85,9 @@ class DrafterResources:
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(
                         f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); those of shipped "
-                        f"models come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one with "
-                        f"{TRAINING} and install it with `chemspec train install-drafter RUN --kind {kind} "
-                        f"--model {self.folder}`, or choose another drafter"
+                        f"models come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one: "
+                        f"{training_command(self.task, kind, self.folder)}, installed with `chemspec train "
+                        f"install-drafter RUN --kind {kind} --model {self.folder}`, or choose another drafter"
                     )
                 self._loaded[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
             return self._loaded[kind]
@@ -124,6 +124,15 @@ class DrafterResources:
         resources = DrafterResources(loaded, backend, replace(self.runtime_config, runtime=runtime))
         sizes = loaded.config.max_positions, loaded.config.vocab_size
         return DraftModel(backend, *sizes, resources.cost_curve)
+
+
+def training_command(task: str, kind: str, target: Path) -> str:
+    """Return the words for a message on how to train a drafter of a kind, by its built-in recipe if there is one."""
+    if task not in ("retro", "forward"):
+        return f"with {TRAINING}"
+    start = "" if kind == "ar" else f" --start {target}"
+    command = f"chemspec train --recipe {task}-{kind.replace('_', '-')} --data data/{task}-distilled{start}"
+    return f"`{command}` (minutes of a core, after `chemspec train distil`)"
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:

@@ -51,11 +51,12 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
-    assert set(DRAFTERS) - set(usable_drafters(folder)) == {"hierarchy", "spec_drafter", "blockwise", "medusa"}
+    lacking = {"medium", "hierarchy", "spec_drafter", "blockwise", "medusa"}
+    assert set(DRAFTERS) - set(usable_drafters(folder)) == lacking
     assert queued_engine.usable_drafters("retro") == usable_drafters(folder)
     alone = tiny_folder(tmp_path / "alone")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    assert not {"ar", "hierarchy", "spec_drafter", "blockwise", "medusa"} & set(usable_drafters(alone))
+    assert not {"ar", *lacking} & set(usable_drafters(alone))
     assert queued_engine.usable_drafters("alone") == usable_drafters(alone)
 
 

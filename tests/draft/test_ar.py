@@ -162,7 +162,7 @@ def engine(folder: Path) -> Engine:
 
 
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("drafter", ["ar", "hierarchy"])
+@pytest.mark.parametrize("drafter", ["ar", "medium", "hierarchy"])
 @pytest.mark.parametrize("length", [0, 4])
 def test_an_engine_answers_as_without(engine: Engine, settings: DecodeSettings, drafter: str, length: int) -> None:
     batch = [*QUERIES[:3], next(iter(BAD)), *QUERIES[3:]]
@@ -176,7 +176,7 @@ def test_an_engine_answers_as_without(engine: Engine, settings: DecodeSettings, 
 
 
 @pytest.mark.parametrize("decoder", ["speculative-sample", "block-sample", "sampled-beam"])
-@pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
+@pytest.mark.parametrize("drafter", ["auto", "ar", "medium", "hierarchy", "none"])
 def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
     settings = DecodeSettings(decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5)
     together = engine.predict(QUERIES[1:3], settings)

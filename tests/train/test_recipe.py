@@ -5,12 +5,14 @@ from __future__ import annotations
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from helpers.case_tables import table
 from helpers.paths import ROOT
 
-from chemspec.settings import preset_config
+from chemspec.engine.drafter_resources import SMALL_MODELS, training_command
+from chemspec.settings import NetworkKind, preset_config
 from chemspec.tasks import TASKS
 from chemspec.train.recipe import DrafterRecipe, Recipe, builtin_recipes, find_recipe, load_recipe, model_recipe
 
@@ -57,6 +59,16 @@ def test_recipes_are_sound(name: str) -> None:
     first = builtin_recipes().get(recipe.starts_from, recipe)
     assert isinstance(first, Recipe) and (first.preset == recipe.preset or name == "forward-mit-gpu")  # is deeper
     assert first.task == recipe.task or (first.task, recipe.task) == ("forward", "reagents")
+
+
+@pytest.mark.parametrize("kind", [*SMALL_MODELS, *get_args(NetworkKind)])
+@pytest.mark.parametrize("task", ["retro", "forward"])
+def test_a_missing_drafter_is_answered_with_a_recipe_that_exists(task: str, kind: str) -> None:
+    command = training_command(task, kind, Path("model"))
+    name = command.split("--recipe ")[1].split()[0]
+    recipe = find_recipe(name)
+    assert recipe.task == task
+    assert getattr(recipe, "kind", kind) == kind == getattr(recipe, "preset", kind)
 
 
 STAGES = ROOT / "assets" / "docs" / "recipes" / "stages.toml"

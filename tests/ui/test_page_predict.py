@@ -347,7 +347,7 @@ def test_every_choice_has_a_label() -> None:
     assert set(searches) == set(DECODERS)
     sampled = {"speculative-sample", "block-sample", "sampled-beam"}
     assert set(searches) - set(options.decoder_labels(("windows", "none"))) == sampled
-    assert set(options.drafter_labels("speculative-sample", drafters)) == {"auto", "ar", "hierarchy", "none"}
+    assert set(options.drafter_labels("speculative-sample", drafters)) == {"auto", "ar", "medium", "hierarchy", "none"}
     first = DecodeSettings(decoder=next(iter(searches)), drafter=next(iter(drafts)))
     assert first == DecodeSettings(), "the choices shown first are the defaults"
 

@@ -1,4 +1,4 @@
-"""Drafters `ar` and `hierarchy`: an autoregressive draft model (Tulsian et al., Algorithm 1), or two (Algorithm 3).
+"""Drafters `ar`, `medium`, `hierarchy`: an autoregressive draft model (Tulsian et al., Algorithm 1), or two (3).
 
 For greedy decoding and beam search the drafts are the draft model's greedy output; wrong drafts cost forward passes but
 never change the output. In `hierarchy` a small model drafts for the medium one, which generates the same drafts as it

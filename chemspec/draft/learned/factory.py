@@ -27,9 +27,10 @@ def build_network(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
 
 
 def build_autoregressive(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter `ar` or `hierarchy`: greedy decoding with a small model, or with a medium and a small one."""
+    """Return `ar`, `medium` or `hierarchy`: greedy decoding with a small or a medium model, or with both."""
     length = settings.draft_length
-    writer = GreedyDraftGenerator(DraftModelSession(inputs.companion("ar"), top_k=1), floor=FLOOR)
+    first = "medium" if settings.drafts_by == "medium" else "ar"
+    writer = GreedyDraftGenerator(DraftModelSession(inputs.companion(first), top_k=1), floor=FLOOR)
     if settings.drafts_by == "hierarchy":
         medium = DraftModelSession(inputs.companion("medium"), top_k=1)
         writer = GreedyDraftGenerator(medium, helper=writer, floor=FLOOR)
@@ -40,9 +41,10 @@ def build_autoregressive(settings: DraftSettings, inputs: DrafterInputs) -> Draf
 
 
 def build_sampling(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
-    """Return the drafter `ar` or `hierarchy` with sampled drafts, for decoders with rejection sampling."""
+    """Return `ar`, `medium` or `hierarchy` with sampled drafts, for decoders with rejection sampling."""
     nucleus = Nucleus(settings.temperature, settings.top_p)
-    last = inputs.companion("ar")  # the model whose samples the target verifies
+    # The model whose samples the target verifies.
+    last = inputs.companion("medium" if settings.drafts_by == "medium" else "ar")
     generator = SamplingDraftGenerator(DraftModelSession(last, top_k=last.vocab_size), nucleus)
     if settings.drafts_by == "hierarchy":
         last = inputs.companion("medium")
