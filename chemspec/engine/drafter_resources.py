@@ -141,7 +141,7 @@ def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
     For an ordinary model the kind, "ar" or "medium", must be given. Raises ValueError for none of this kind.
     """
     kinds = get_args(NetworkKind)
-    for candidate in (folder, *(folder / name for name in kinds)):
+    for candidate in (folder, *(folder / name for name in ("model", *kinds))):
         if not (candidate / "config.json").is_file() or not (candidate / "model.safetensors").is_file():
             continue
         config = read_untrusted_json(candidate / "config.json")

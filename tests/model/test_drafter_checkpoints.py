@@ -127,6 +127,9 @@ def test_a_drafter_is_installed_and_replaced_only_when_agreed(folder: Path, tmp_
     assert not (there / "card.md").exists()
     assert install(run, "--model", model, "--yes").exit_code == 0
     assert [entry.name for entry in (model / "drafters").iterdir()] == ["blockwise"]
+    shutil.copytree(folder, tmp_path / "small" / "model", ignore=shutil.ignore_patterns("drafters"))
+    assert install(tmp_path / "small", "--model", model, "--kind", "medium").exit_code == 0
+    assert (model / "drafters/medium/model.safetensors").is_file()
 
 
 def test_what_cannot_draft_for_a_model_is_not_installed(folder: Path, tmp_path: Path) -> None:
