@@ -6,11 +6,19 @@ one forward pass.
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import islice
 from math import inf
 from typing import Any
 
 from chemspec.decode.draft_planner import KNOWN_RATE, AcceptanceRecord, token_class
+from chemspec.decode.origins import (
+    Origin,
+    TreeRecorder,
+    accepted_spans,
+    common_prefix_length,
+    credit_longest,
+    node_source,
+)
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
@@ -23,7 +31,7 @@ from chemspec.decode.protocol import (
 )
 from chemspec.draft.base import Drafter, read_drafts
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix, Scores, TreeDelta
+from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, Prefix, Scores, TreeDelta
 
 
 @dataclass
@@ -40,10 +48,8 @@ class QueryState:
     # Scores that were computed before the current search began.
     reused: dict[Prefix, Scores] = field(default_factory=dict)
     # Drafted prefix -> the draft that contains it, and the index of its last token in the draft.
-    draft_of: dict[Prefix, tuple[Draft, int]] = field(default_factory=dict)
-    # Recorded node number of each prefix; the newer one if it was computed twice.
-    numbers: dict[Prefix, int] = field(default_factory=dict)
-    recorded: int = 0  # number of recorded nodes
+    draft_of: dict[Prefix, Origin] = field(default_factory=dict)
+    tree: TreeRecorder[Prefix] = field(default_factory=TreeRecorder)  # of each search separately
     written: int = 0  # length of the longest hypothesis so far
     standard: int = 0  # forward passes that the search so far needs without drafts (`protocol.FinishedSearch`)
     is_new: bool = False  # whether the current request has a prefix that was never requested before
@@ -71,7 +77,7 @@ class QueryState:
             self.earlier.append(self.finished_search())
             self.decoder, self.results, self.reused = following, None, self.scores.copy()
             self.written, self.standard, self.widest = 0, 0, 1
-            self.numbers, self.recorded = {}, 0  # each search has its own record
+            self.tree.start_next_search()
             self.start_search()
         return True
 
@@ -144,21 +150,18 @@ class QueryState:
     def record_nodes(
         self, computed: Iterable[Prefix], awaited: Container[Prefix], requested: Iterable[Prefix]
     ) -> TreeDelta:
-        """Record the nodes just computed, parents first; a search's first record includes the nodes it reuses.
+        """Record the nodes just computed, parents first.
 
         The decoder awaited some of them; `requested` are all prefixes that it had requested, scored before or not.
         """
-        parents, tokens, sources = [], [], []
-        for prefix in computed if self.recorded else (*self.reused, *computed):
-            draft, index = (None, 0) if prefix in self.reused else self.draft_of.get(prefix, (None, 0))
-            parents.append(self.numbers.get(prefix[:-1], -1))
-            tokens.append(prefix[-1])
-            copied = draft.query_position(index) if draft is not None else None
-            sources.append(REQUESTED if prefix in awaited else DRAFTED if copied is None else copied)
-            self.numbers[prefix] = self.recorded
-            self.recorded += 1
-        beam = tuple(self.numbers[prefix] for prefix in requested)
-        return TreeDelta(beam, tuple(parents), tuple(tokens), tuple(sources))
+
+        def describe(prefix: Prefix) -> tuple[Prefix, int, int]:
+            return prefix[:-1], prefix[-1], node_source(self._origin(prefix), requested=prefix in awaited)
+
+        return self.tree.record(computed, requested, describe)
+
+    def _origin(self, prefix: Prefix) -> Origin | None:
+        return None if prefix in self.reused else self.draft_of.get(prefix)
 
     def accepted_spans(
         self, before: Prefix, emitted: int, branches: Mapping[Prefix, Sequence[Draft]]
@@ -173,35 +176,13 @@ class QueryState:
         """
         text = self.leading_prefix()
         start = max(len(before), self.written - emitted + 1)
-        end = min(start + emitted, len(text) + 1)
-        self._credit_longest(text[: end - 1], start + 1, branches)
-        runs: list[AcceptedSpan] = []
-        for length in range(start + 1, end):
-            if text[:length] not in self.draft_of or text[:length] in self.reused:
-                continue
-            draft, index = self.draft_of[text[:length]]
-            copied, run = draft.query_position(index), runs[-1] if runs else None
-            span = None if copied is None else (copied, copied + 1)
-            follows = run and run.start + run.length == length - 2 and run.drafter == draft.drafter
-            if run and follows and (run.span[1] if run.span else None) == copied:
-                runs[-1] = replace(run, length=run.length + 1, span=span and run.span and (run.span[0], span[1]))
-            else:
-                runs.append(AcceptedSpan(length - 2, 1, draft.drafter, span))
-        return tuple(runs)
-
-    def _credit_longest(self, text: Prefix, length: int, branches: Mapping[Prefix, Sequence[Draft]]) -> None:
-        """Credit the drafted tokens of `text`, from this length on, to the drafts with the longest accepted runs."""
-        while length <= len(text):
-            draft, index = self.draft_of.get(text[:length], (None, 0))
-            anchor = text[: length - index - 1]
-            if draft is None or anchor not in branches:
-                length += 1
-                continue
-            answer = text[len(anchor) :]
-            draft = max(branches[anchor], key=lambda branch: common_prefix_length(branch.tokens, answer))
-            for at in range(index, common_prefix_length(draft.tokens, answer)):
-                self.draft_of[text[:length]] = draft, at
-                length += 1
+        text = text[: max(start, start + emitted - 1)]
+        prefixes = [text[:length] for length in range(start + 1, len(text) + 1)]
+        origins = [*map(self._origin, prefixes)]
+        alternatives = {len(prefix): drafts for prefix, drafts in branches.items() if text[: len(prefix)] == prefix}
+        credit_longest(text, start, origins, alternatives)
+        self.draft_of.update((prefix, origin) for prefix, origin in zip(prefixes, origins, strict=True) if origin)
+        return accepted_spans(start - 1, origins)
 
 
 class DraftTree:
@@ -212,7 +193,7 @@ class DraftTree:
         self.query, self.drafter, self.options = query, drafter, options
         self.added: dict[Prefix, None] = {}  # prefixes computed in addition to the requested ones, parents first
         # Drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
-        self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
+        self.draft_of: dict[Prefix, Origin] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
         # Those that were added in full, as alternatives; a look-ahead follows only the first.
         self.branches: dict[Prefix, Sequence[Draft]] = {}
@@ -341,8 +322,3 @@ class DraftTree:
                 draft = replace(draft, tokens=seen)
             if seen:
                 yield draft, matched
-
-
-def common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
-    """Return the length of the common prefix of two token sequences."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, others, strict=False)))

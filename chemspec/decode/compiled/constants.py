@@ -19,7 +19,6 @@ MODULES = {
     "chemspec.draft.mixed": "MIN_PROBABILITY",
     "chemspec.draft.tree.edit_ngrams": "COPY EDGES",
     "chemspec.tokenizer": "BOS EOS PAD",
-    "chemspec.types": "REQUESTED DRAFTED",
 }
 
 

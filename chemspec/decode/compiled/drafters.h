@@ -42,12 +42,6 @@ struct DraftList {
     return drafts.back();
   }
   int32_t token(int draft, int at) const { return tokens[drafts[draft].start + at]; }
-  // `Draft.query_position`: the position in the query from which a token was copied, or -1.
-  int32_t source(int which, int at) const {
-    const Draft& draft = drafts[which];
-    if (draft.places_count) return at < draft.places_count ? std::max(places[draft.places + at], -1) : -1;
-    return draft.spanned ? draft.from + at : -1;
-  }
 };
 
 // What all queries share.

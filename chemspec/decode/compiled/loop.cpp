@@ -281,11 +281,11 @@ const int32_t* chemspec_loop_kept_slots(void* loop, int query, int* count) {
 // Read a query's passes -----------------------------------------------------------------------------
 
 struct RecordView {
-  int32_t passes, spans, beam, grown, drafts, answers, done, written, standard;
+  int32_t passes, answers, done, written, standard, node_stride;
   const PassRecord* pass;
   const double* margins;
-  const Span* span;
-  const int32_t *beams, *parents, *tokens, *sources;
+  const int32_t *beam, *nodes;
+  const NodeRow* tree;  // one every `node_stride` bytes
   const Draft* draft;
   const int32_t *draft_tokens, *draft_places;
   const double* draft_chances;
@@ -294,10 +294,9 @@ struct RecordView {
 void chemspec_loop_record(void* loop, int query, RecordView* view) {
   const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
   const Record& record = state.record;
-  *view = {int32_t(record.passes.size()), int32_t(record.spans.size()), int32_t(record.beam.size()), int32_t(record.parents.size()),
-           int32_t(state.drafts.drafts.size()), int32_t(state.results.size()), state.done, state.written, state.standard,
-           record.passes.data(), record.margins.data(), record.spans.data(), record.beam.data(), record.parents.data(), record.tokens.data(),
-           record.sources.data(), state.drafts.drafts.data(), state.drafts.tokens.data(), state.drafts.places.data(), state.drafts.chances.data()};
+  *view = {int32_t(record.passes.size()), int32_t(state.results.size()), state.done, state.written, state.standard, int32_t(sizeof(Node)),
+           record.passes.data(), record.margins.data(), record.beam.data(), record.nodes.data(), state.tree.rows(),
+           state.drafts.drafts.data(), state.drafts.tokens.data(), state.drafts.places.data(), state.drafts.chances.data()};
 }
 
 // Writes the tokens and log-probs of an output sequence, unless these are null; returns its length.

@@ -2,9 +2,8 @@
 
 from array import array
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from ctypes import byref, c_int32, c_void_p
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,26 +12,22 @@ from numpy.typing import NDArray
 from chemspec.decode.beam import BeamConfig
 from chemspec.decode.compiled import drafters
 from chemspec.decode.compiled.build import loop_library
+from chemspec.decode.compiled.records import QueryRecords
 from chemspec.decode.compiled.structures import (
     BeamConfigStruct,
-    DraftRow,
     LoopOptionsStruct,
-    PassRow,
     PassState,
     ProposeCallback,
     RecordView,
-    SpanRow,
     array_address,
     copy_array,
     read_array,
-    read_rows,
 )
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
     FinishedSearch,
     LoopOptions,
-    NextSearch,
     finish_sequence,
     next_search_of,
 )
@@ -40,7 +35,7 @@ from chemspec.draft.base import Drafter
 from chemspec.model.runner import NodeBatch
 from chemspec.model.session import EncodedQueries, ScoresError
 from chemspec.tokenizer import BOS
-from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, PluginError, TreeDelta
+from chemspec.types import FinishedSequence, Pass, PluginError
 
 FINE, CALL_FAILED, BAD_SCORES, BAD_IDS = 1, -1, -2, -3
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
@@ -63,17 +58,6 @@ def can_run_compiled(decoders: Sequence[Decoder], drafter: Drafter) -> bool:
     return supported and loop_library() is not None
 
 
-@dataclass
-class _QueryRecords:
-    """The part of a query's records that has been read so far."""
-
-    began: int  # number of the loop's forward passes before the query's first
-    next_search: NextSearch | None  # method of the current decoder
-    earlier: list[FinishedSearch] = field(default_factory=list)
-    passes: list[Pass] = field(default_factory=list)
-    read: tuple[int, int, int] = (0, 0, 0)  # numbers of spans, beam entries and nodes read with these passes
-
-
 class CompiledLoop:
     """Decodes a batch of queries in compiled code, with the same results as `python_loop.PythonLoop`."""
 
@@ -85,7 +69,6 @@ class CompiledLoop:
         self._kernel = queries.runner.kernel_pass
         if self._kernel is not None and not (self._kernel.function and self._kernel.top_k > 0):
             raise PluginError(f"{self._runner_name()} has a kernel pass without a function, or without candidates")
-        self._records = options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
             self._callback = proposals.args.propose = ProposeCallback(proposals.propose)
@@ -109,7 +92,7 @@ class CompiledLoop:
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # records kept until `take_searches`
+        self._queries: dict[int, QueryRecords] = {}  # records kept until `take_searches`
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
@@ -127,8 +110,8 @@ class CompiledLoop:
         columns = array_address(flat), array_address(lengths), (BeamConfigStruct * len(configs))(*configs)
         _check_memory(code.chemspec_loop_add_queries(self._loop, len(tokens), *columns))
         self._proposals.sources += tokens
-        for number, decoder in zip(numbers, decoders, strict=True):
-            self._queries[number] = _QueryRecords(len(self._times), next_search_of(decoder))
+        for number, decoder, config in zip(numbers, decoders, configs, strict=True):
+            self._queries[number] = QueryRecords(len(self._times), next_search_of(decoder), not config.width)
         _check_memory(code.chemspec_loop_schedule_pass(self._loop))
         self._release_and_compact()
 
@@ -200,7 +183,8 @@ class CompiledLoop:
             if configs is None:
                 raise ValueError("the compiled loop does not support the next search's decoder")
             records.earlier.append(self._summarise_search(query, view))
-            records.next_search = next_search_of(following)
+            self.recorded_passes(query)  # reads those of the search that has finished, before its nodes count as reused
+            records.start_next_search(next_search_of(following), is_greedy=not configs[0].width)
             _check_memory(self._code.chemspec_loop_start_next_search(self._loop, query, byref(configs[0])))
         return True
 
@@ -233,8 +217,9 @@ class CompiledLoop:
 
     def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
-        self._read_passes(query)
-        return self._queries[query].passes
+        records = self._queries[query]
+        records.read_passes(self._record_view(query), self._proposals.names, self._times)
+        return records.passes
 
     def _record_view(self, query: int) -> RecordView:
         self._queries[query]  # KeyError for an unknown query
@@ -251,70 +236,6 @@ class CompiledLoop:
             read(self._loop, query, which, array_address(tokens), array_address(log_probs))
             sequences.append(finish_sequence((BOS, *tokens), log_probs))
         return sequences
-
-    def _read_passes(self, query: int) -> None:
-        """Read the passes recorded since the last call."""
-        view, records = self._record_view(query), self._queries[query]
-        passes, began = records.passes, records.began
-        old, new = len(passes), view.passes - len(passes)
-        if not new:
-            return
-        span_at, beam_at, node_at = records.read
-        rows = read_rows(PassRow, view.pass_rows, new, old)
-        drafts = iter(self._read_drafts(view, [row for row in rows if row.drafts_count]))
-        names, span_rows = self._proposals.names, read_rows(SpanRow, view.span_rows, view.spans - span_at, span_at)
-        spans = iter(
-            AcceptedSpan(row.start, row.length, names[row.name], (row.from_, row.to) if row.spanned else None)
-            for row in span_rows
-        )
-        records.read = view.spans, view.beam, view.grown
-        beam, columns = iter(()), []
-        if self._records:
-            beam = iter(read_array("i", view.beams, view.beam - beam_at, beam_at))
-            new_nodes = view.grown - node_at, node_at
-            columns = [iter(read_array("i", at, *new_nodes)) for at in (view.parents, view.tokens, view.sources)]
-        margins = read_array("d", view.margins, new, old)
-        times = self._times[began + old : began + view.passes]
-        for row, margin, (draft_seconds, model_seconds, _) in zip(rows, margins, times, strict=True):
-            delta = None
-            if self._records:
-                grown = (tuple(islice(column, row.grown)) for column in columns)
-                delta = TreeDelta(tuple(islice(beam, row.beam)), *grown)
-            passes.append(
-                Pass(
-                    requested=row.requested,
-                    computed=row.computed,
-                    drafted=row.computed - row.requested,
-                    emitted=row.emitted,
-                    accepted=row.accepted,
-                    margin=margin,
-                    width=row.width,
-                    draft_seconds=draft_seconds,
-                    model_seconds=model_seconds,
-                    spans=tuple(islice(spans, row.spans)),
-                    drafts=tuple(islice(drafts, row.drafts_count)),
-                    grown=delta,
-                )
-            )
-
-    def _read_drafts(self, view: RecordView, rows: Sequence[PassRow]) -> list[Draft]:
-        """Read the drafts of passes, in their order."""
-        tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
-        probs, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
-        begin = rows[0].drafts if rows else view.drafts
-        drafts = read_rows(DraftRow, view.draft_rows, view.drafts - begin, begin)
-        return [
-            Draft(
-                tuple(tokens[row.start : row.start + row.length]),
-                names[row.name],
-                (row.from_, row.to) if row.spanned else None,
-                row.match,
-                tuple(positions[row.positions : row.positions + row.positions_count]),
-                tuple(probs[row.probs : row.probs + row.probs_count]),
-            )
-            for group in rows
-            for row in drafts[group.drafts - begin : group.drafts - begin + group.drafts_count]
-        ]
 
 
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:

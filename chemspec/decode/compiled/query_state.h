@@ -17,9 +17,7 @@ class QueryState {
   // `QueryState.start_next_search`.
   void start_next_search(const BeamConfig& config) {
     config_ = config;
-    recorded_ = 0;
     for (const int node : slots_) tree[node].reused = true;
-    if (options_.record) unrecorded_ = slots_;
     start_search();
   }
 
@@ -32,8 +30,7 @@ class QueryState {
     calls = needed = 0;
     for (const int node : missing) tree[node].missing_pass = pass;
     leading_before_ = leading_node();
-    has_branches_ = drafting && !config_.width;
-    if (has_branches_) planner_ ? add_planned_drafts() : add_drafts();
+    if (drafting && !config_.width) planner_ ? add_planned_drafts() : add_drafts();
     else if (drafting) planner_ ? add_planned_look_ahead() : add_look_ahead();
     computed.clear();
     for (const int node : missing) allocate_slot(node);
@@ -68,7 +65,7 @@ class QueryState {
     advanced = 0;
     pass.emitted = resume_decoder();
     const double margin = std::exchange(margin_, INF);
-    record_accepted_spans(pass);
+    pass.before = tree[leading_before_].depth, pass.leading = leading_node(), pass.written = written;
     if (options_.record) record_nodes(pass);
     if (tree[leading_before_].drafts_pass == pass_) pass.drafts = tree[leading_before_].drafts, pass.drafts_count = tree[leading_before_].drafts_count;
     record.passes.push_back(pass);
@@ -338,7 +335,7 @@ class QueryState {
     added_.push_back(node);
   }
 
-  // Credits a node to the first draft that contains it, until `record_accepted_spans` corrects it.
+  // Credits a node to the first draft that contains it (`origins.credit_longest` corrects it in records).
   void set_draft_origin(int node, int which, int at) {
     if (tree[node].draft_pass == pass_) return;
     tree[node].draft = which, tree[node].position = at, tree[node].draft_pass = pass_;
@@ -367,62 +364,11 @@ class QueryState {
 
   // Record -----------------------------------------------------------------------------------------
 
-  // `QueryState.accepted_spans`.
-  void record_accepted_spans(PassRecord& pass) {
-    tree.path(leading_node(), path_);
-    const int first = std::max(tree[leading_before_].depth, written - pass.emitted) + 1, spans = int(record.spans.size());
-    const int end = std::min(first - 1 + pass.emitted, int(path_.size()));
-    for (int depth = first, credited = first; depth < end; depth++) {
-      if (tree[path_[depth]].draft < 0 || tree[path_[depth]].reused) continue;
-      if (has_branches_ && depth >= credited) credited = credit_longest(depth, end);
-      const Node& node = tree[path_[depth]];
-      const int32_t copied = drafts.source(node.draft, node.position), name = drafts.drafts[node.draft].name;
-      const Span span = {depth - 1, 1, name, copied >= 0, std::max(copied, 0), std::max(copied, 0) + 1};
-      Span* last = int(record.spans.size()) > spans ? &record.spans.back() : nullptr;
-      const bool joins = last && last->start + last->length == span.start && last->name == name && last->spanned == span.spanned &&
-                         (!span.spanned || last->to == span.from);
-      if (joins) last->length++, last->to = span.to;
-      else record.spans.push_back(span);
-      pass.accepted++;
-    }
-    pass.spans = int(record.spans.size()) - spans;
-  }
-
-  // How many of the first `most` tokens of a draft are those of `path_` from a depth on.
-  int count_matched(int which, int depth, int most) const {
-    int matched = 0;
-    while (matched < most && tree[path_[depth + matched]].token == drafts.token(which, matched)) matched++;
-    return matched;
-  }
-
-  // Credits the accepted tokens from `depth` on to the draft with the longest accepted run, of equal ones the first; returns where
-  // that ends.
-  int credit_longest(int depth, int end) {
-    const int start = depth - tree[path_[depth]].position, anchor = path_[start - 1];
-    if (tree[anchor].drafts_pass != pass_) return depth + 1;  // drafted in an earlier pass
-    int longest = tree[path_[depth]].draft, run = 0;
-    for (int which = tree[anchor].drafts; which < tree[anchor].drafts + tree[anchor].drafts_count; which++) {
-      const int matched = count_matched(which, start, std::min(drafts.drafts[which].length, end - start));
-      if (matched > run) longest = which, run = matched;
-    }
-    for (int at = depth; at < start + run; at++) tree[path_[at]].draft = longest, tree[path_[at]].position = at - start;
-    return start + run;
-  }
-
-  // `QueryState.record_nodes`.
+  // The nodes requested and those computed, from which `QueryState.record_nodes` of Python derives the tree.
   void record_nodes(PassRecord& pass) {
-    unrecorded_.insert(unrecorded_.end(), computed.begin(), computed.end());
-    for (const int at : unrecorded_) {
-      Node& node = tree[at];
-      record.parents.push_back(node.parent < 0 ? -1 : tree[node.parent].number);
-      record.tokens.push_back(node.token);
-      const int32_t copied = node.draft < 0 || node.reused ? -1 : drafts.source(node.draft, node.position);
-      record.sources.push_back(node.missing_pass == pass_ ? REQUESTED : copied < 0 ? DRAFTED : copied);
-      node.number = recorded_++;
-    }
-    pass.grown = int(unrecorded_.size()), pass.beam = int(requested_before_.size());
-    unrecorded_.clear();
-    for (const int node : requested_before_) record.beam.push_back(tree[node].number);
+    pass.beam = int(requested_before_.size()), pass.nodes = int(computed.size());
+    record.beam.insert(record.beam.end(), requested_before_.begin(), requested_before_.end());
+    record.nodes.insert(record.nodes.end(), computed.begin(), computed.end());
   }
 
   Drafter& drafter_;
@@ -432,18 +378,16 @@ class QueryState {
   BeamSearch search_;
   const int number_;
   Beam beam_, ahead_;
-  std::vector<int> requested_, requested_before_, added_, chain_, path_, candidates_;  // requested_before_: by the decoder, before it was sent the scores of this pass
+  std::vector<int> requested_, requested_before_, added_, chain_, candidates_;  // requested_before_: by the decoder, before it was sent the scores of this pass
   std::vector<int> expected_;  // drafted nodes whose outcome is not known yet
   std::vector<Scores> sent_scores_;  // of the requested prefixes
   std::vector<int32_t> guesses_, text_;
   std::vector<int> slots_;  // of each slot its node
-  std::vector<int> unrecorded_;  // nodes that the next record lists before the computed ones
   std::vector<int32_t> ids_;  // of every node's scores, `count_` each
   std::vector<double> log_probs_;
   bool new_here_ = false;  // whether the current request has a node that was never requested before
-  int count_ = 0, kept_ = 0, pass_ = -1, leading_before_ = 0, recorded_ = 0, deepest_ = 0;  // deepest_: depth that the search has reached
+  int count_ = 0, kept_ = 0, pass_ = -1, leading_before_ = 0, deepest_ = 0;  // deepest_: depth that the search has reached
   double margin_ = INF;  // smallest since the last pass
-  bool has_branches_ = false;  // the drafts of this pass were added in full, as alternatives
   void* loop_ = nullptr;
 };
 

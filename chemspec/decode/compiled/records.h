@@ -4,12 +4,11 @@
 #include <cstdint>
 #include <vector>
 
-struct Span {  // a `types.AcceptedSpan`
-  int32_t start, length, name, spanned, from, to;
-};
-
 struct PassRecord {  // record of one forward pass for one query; lists are in `Record`
-  int32_t requested, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
+  int32_t requested, computed, emitted, width;
+  int32_t before, leading, written;  // depth of the best hypothesis before the pass; node of the best, length of the longest after it
+  int32_t drafts, drafts_count;      // after the best hypothesis
+  int32_t beam, nodes;
 };
 
 struct LoopOptions {  // settings of a run
@@ -22,6 +21,5 @@ struct LoopOptions {  // settings of a run
 struct Record {
   std::vector<PassRecord> passes;
   std::vector<double> margins;
-  std::vector<Span> spans;
-  std::vector<int32_t> beam, parents, tokens, sources;  // of the nodes, if they are recorded
+  std::vector<int32_t> beam, nodes;  // requested and computed, if they are recorded
 };

@@ -96,40 +96,40 @@ class RecordView(ctypes.Structure):
     """Sizes and addresses of a query's record."""
 
     _fields_ = _fields_of(
-        "int passes spans beam grown drafts answers done written standard",
-        "pointer pass_rows margins span_rows beams parents tokens sources",
-        "pointer draft_rows draft_tokens draft_places draft_chances",
+        "int passes answers done written standard node_stride",
+        "pointer pass_rows margins beam nodes node_rows draft_rows draft_tokens draft_places draft_chances",
     )
 
 
 class PassRow(NamedTuple):
-    """A `PassRecord` of `records.h`: counts of one forward pass, and how many entries of the lists are its own."""
+    """A `PassRecord` of `records.h`: counts, the best hypothesis, and how many entries of the lists are its own."""
 
     requested: int
     computed: int
     emitted: int
-    accepted: int
     width: int
-    spans: int
+    before: int
+    leading: int
+    written: int
     drafts: int
     drafts_count: int
     beam: int
-    grown: int
+    nodes: int
 
 
-class SpanRow(NamedTuple):
-    """A `Span` of `records.h`; `from_` and `to` say something if `spanned` is set."""
+class NodeRow(NamedTuple):
+    """A `NodeRow` of `node_tree.h`: a prefix by its last token, and the number of the draft that contains it, or -1."""
 
-    start: int
-    length: int
-    name: int
-    spanned: int
-    from_: int
-    to: int
+    parent: int
+    token: int
+    depth: int
+    draft: int
+    position: int
+    reused: int
 
 
 class DraftRow(NamedTuple):
-    """A `Draft` of `drafters.h`: where its tokens, positions and probabilities begin."""
+    """A `Draft` of `drafters.h`: its span if `spanned`, and where its tokens, positions and probabilities begin."""
 
     name: int
     start: int
@@ -144,7 +144,8 @@ class DraftRow(NamedTuple):
     probs_count: int
 
 
-Row = TypeVar("Row", PassRow, SpanRow, DraftRow)
+Row = TypeVar("Row", PassRow, NodeRow, DraftRow)
+LAYOUTS: dict[type[Any], Struct] = {kind: Struct(f"={len(kind._fields)}i") for kind in (PassRow, NodeRow, DraftRow)}
 
 
 def array_address(values: array[Any]) -> int:
@@ -167,6 +168,13 @@ def copy_array(code: str, start: int | None, count: int, first: int = 0) -> arra
 
 def read_rows(kind: type[Row], start: int | None, count: int, first: int = 0) -> list[Row]:
     """Read structures of integers, as `read_array` reads numbers."""
-    layout = Struct(f"={len(kind._fields)}i")
+    layout = LAYOUTS[kind]
     raw = ctypes.string_at(start + layout.size * first, layout.size * count) if start and count else b""
     return list(map(kind._make, layout.iter_unpack(raw)))
+
+
+def read_row(kind: type[Row], start: int, number: int, stride: int = 0) -> Row:
+    """Read one structure of integers; one begins every `stride` bytes, by default directly after the one before."""
+    layout = LAYOUTS[kind]
+    raw = ctypes.string_at(start + number * (stride or layout.size), layout.size)
+    return kind._make(layout.unpack(raw))
