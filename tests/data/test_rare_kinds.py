@@ -41,6 +41,7 @@ def rules() -> Iterator[Any]:
         # (2S,3S) by L-tartrate, (2R,3R) by D-tartrate.
         ("sharpless", "CCC/C=C/CO", "CCOC(=O)[C@H](O)[C@@H](O)C(=O)OCC", "CCC[C@@H]1O[C@H]1CO"),
         ("sharpless", "CCC/C=C/CO", "CCOC(=O)[C@@H](O)[C@H](O)C(=O)OCC", "CCC[C@H]1O[C@@H]1CO"),
+        ("sharpless", "", "OCC1=CCCCC1.CCOC(=O)[C@H](O)[C@@H](O)C(=O)OCC", "OC[C@@]12CCCC[C@@H]1O2"),
         ("hydroborations", "CCCCC(C)=C", "CCCCC(C)=C.B", "CCCCC(C)CO"),
         ("hydroborations", "CC1=CCCCC1", "B", "CC1CCCCC1O"),
         ("dihydroxylations", "CCCCC(C)=C", "CCCCC(C)=C.[O]=[Os](=[O])(=[O])=[O]", "CCCCC(C)(O)CO"),
