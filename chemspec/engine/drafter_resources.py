@@ -84,8 +84,8 @@ class DrafterResources:
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(
-                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); those of shipped "
-                        f"models come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one: "
+                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); those that are "
+                        f"shipped come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one: "
                         f"{training_command(self.task, kind, self.folder)}, installed with `chemspec train "
                         f"install-drafter RUN --kind {kind} --model {self.folder}`, or choose another drafter"
                     )
