@@ -1,7 +1,6 @@
 """Attention masks of prefix trees, for runners that compute attention over all slots of a query."""
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,8 @@ class AncestorMask:
         self.count = 0  # slots in use
         self._mask = np.zeros((64, 64), dtype=np.bool_)
 
-    def add(self, parents: Sequence[int], blocks: Sequence[int]) -> Mask:
-        """Add nodes, and mask tokens for this pass only; returns the attention mask of these n, (n, slots + n)."""
+    def add(self, parents: Sequence[int]) -> Mask:
+        """Add nodes; returns the attention mask of these n, (n, slots + n)."""
         start, stop = self.count, self.count + len(parents)
         if stop > len(self._mask):
             grown = np.zeros((2 * stop, 2 * stop), dtype=np.bool_)
@@ -29,12 +28,7 @@ class AncestorMask:
         for slot, parent in enumerate(parents, start):
             mask[slot] = mask[parent] if parent >= 0 else False
             mask[slot, slot] = True
-        slot = start
-        for block, members in groupby(blocks):
-            first, slot = slot, slot + sum(1 for _ in members)
-            if block >= 0:
-                mask[first:slot, first:slot] = True
-        self.count = start + (blocks.count(-1) if blocks else len(parents))
+        self.count = stop
         return mask[start:stop, :stop]
 
     def keep(self, slots: Ints) -> None:

@@ -32,16 +32,25 @@ class NodeBatch:
         tokens: token ids.
         depths: positions in the prefix; 0 for bos.
         parents: slot of the parent in the query's KV cache, or -1 for bos. A new node takes its query's next slot.
-        blocks: empty, or one entry per node: -1 for an ordinary node, else the number of a block of mask tokens. Used
-            by the Spec-Drafter only, whose decoder fills k masks after a prefix at once, on the same KV cache and
-            runners. The masks of a query follow its nodes, block by block. A mask attends to its whole block, to its
-            parent and to its parent's ancestors, and is not cached.
     """
 
     queries: MutableSequence[int] = field(default_factory=list)
     tokens: MutableSequence[int] = field(default_factory=list)
     depths: MutableSequence[int] = field(default_factory=list)
     parents: MutableSequence[int] = field(default_factory=list)
+
+
+@dataclass
+class MaskedBatch(NodeBatch):
+    """Nodes of the Spec-Drafter, whose decoder fills k masks after a prefix at once; for torch and the kernel only.
+
+    The masks of a query follow its nodes, block by block. A mask attends to its whole block, to its parent and to its
+    parent's ancestors, and is not cached.
+
+    Attributes:
+        blocks: of each node -1, or the number of the block of a mask.
+    """
+
     blocks: MutableSequence[int] = field(default_factory=list)
 
 

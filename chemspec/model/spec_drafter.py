@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runner import Backend, NodeBatch
+from chemspec.model.runner import Backend, MaskedBatch
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -157,7 +157,7 @@ class MaskFiller:
     def _fill_session(
         self, session: Session, requested: dict[SourceIds, list[Prefix]]
     ) -> dict[tuple[SourceIds, Prefix], MaskedScores]:
-        k, nodes = self.length, NodeBatch()
+        k, nodes = self.length, MaskedBatch()
         starts: dict[tuple[SourceIds, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in session.sources.items():
             tree, prefixes = session.trees[query], requested[source]

@@ -25,7 +25,7 @@ from test_session import VARIANTS, VOCAB, Round, check, scripts
 
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
-from chemspec.model.runner import NodeBatch
+from chemspec.model.runner import MaskedBatch, NodeBatch
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
 from chemspec.model.session import ScoresError, Session
@@ -151,7 +151,7 @@ def test_masks_see_their_block_and_leave_no_trace() -> None:
     def run(runner: NativeRunner, nodes: list[list[tuple[int, int, int, int]]]) -> list[bytes]:
         rows = [row for row, part in enumerate(nodes) for _ in part]
         columns = zip(*(node for part in nodes for node in part), strict=True)
-        ids, log_probs = runner.run(NodeBatch(rows, *map(list, columns)))
+        ids, log_probs = runner.run(MaskedBatch(rows, *map(list, columns)))
         return [one.tobytes() + two.tobytes() for one, two in zip(ids, log_probs, strict=True)]
 
     path = [(BOS, 0, -1, -1), (7, 1, 0, -1), (8, 2, 1, -1)]

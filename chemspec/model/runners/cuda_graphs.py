@@ -32,7 +32,6 @@ from chemspec.model.runners.path_decoder import PassTensors, PathDecoder, Pool, 
 from chemspec.model.runners.torch_runner import TorchBackend, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
-from chemspec.types import PluginError
 
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
@@ -397,8 +396,6 @@ class GraphRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
-        if nodes.blocks:
-            raise PluginError("CUDA graphs compute no blocks of mask tokens")
         new = NewNodes.of(nodes)
         sizes = self._pages.measure(new)
         shape, path = pass_shape(sizes, self.arena.shape.rows), next_power(sizes.longest, PATH)

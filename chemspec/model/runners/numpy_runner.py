@@ -299,7 +299,7 @@ class NewNodes(NamedTuple):
 
     cache: QueryCache
     rows: slice  # rows among the nodes of the pass
-    slots: slice  # slots of the query; those of mask tokens are overwritten by the next pass
+    slots: slice  # slots of the query
     mask: Mask  # slots that each attends to (n, slots)
     bias: Array | None
     distance: Ints  # distance of slots from nodes (n, slots), by depth
@@ -349,7 +349,7 @@ class NumpyRunner(Runner):
             slots = slice(cache.ancestors.count, cache.ancestors.count + count)
             cache.reserve(slots.stop)
             cache.depths[slots] = nodes.depths[rows]
-            mask = cache.ancestors.add(nodes.parents[rows], nodes.blocks[rows])
+            mask = cache.ancestors.add(nodes.parents[rows])
             new, every = cache.depths[slots], cache.depths[: slots.stop]
             bias = self.backend.decoder.biases(new, every)
             groups.append(NewNodes(cache, rows, slots, mask, bias, every[None, :] - new[:, None]))

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from chemspec.data.arrays import pad
 from chemspec.model.ancestors import AncestorMask, Mask
-from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
+from chemspec.model.runner import Floats, Ints, MaskedBatch, NodeBatch, Runner
 from chemspec.model.transformer import Transformer, log_softmax
 
 
@@ -88,7 +88,9 @@ class TorchRunner(Runner):
             row, part = self._rows[query], slice(start, start + count)
             tokens[row, :count], depths[row, :count] = nodes.tokens[part], nodes.depths[part]
             slots = slot_offsets[row]
-            attended = self._ancestors[query].add(nodes.parents[part], nodes.blocks[part])
+            attended = self._ancestors[query].add(nodes.parents[part])
+            if isinstance(nodes, MaskedBatch):
+                self._ancestors[query].count -= fill_blocks(attended[:, slots:], nodes.blocks[part])
             mask[row, :count, :slots] = attended[:, :slots]
             mask[row, :count, used : used + count] = attended[:, slots:]
             start += count
@@ -151,6 +153,13 @@ class TorchRunner(Runner):
         self._ancestors[query].keep(slots)
         row, index = self._rows[query], self.to_device(slots)
         self.cache[:, :, row, :, : len(slots)] = self.cache[:, :, row].index_select(3, index)
+
+
+def fill_blocks(mask: Mask, blocks: Sequence[int]) -> int:
+    """Let the masks among new nodes attend to their whole blocks (`MaskedBatch`); returns the number of masks."""
+    numbers = np.array(blocks)
+    mask |= (numbers[:, None] == numbers) & (numbers >= 0)
+    return int((numbers >= 0).sum())
 
 
 def write_kv(cache: Tensor, new_kv: Tensor, rows: Tensor, slots: Tensor) -> None:

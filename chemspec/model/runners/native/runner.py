@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner
+from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, MaskedBatch, NodeBatch, Runner
 from chemspec.model.runners.native.build import load_kernel
 from chemspec.model.weights import Array, Weights, quantise_rows, rotations
 from chemspec.settings import ModelConfig
@@ -221,8 +221,8 @@ class NativeRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
-        columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
-        inputs = np.array(columns, dtype=np.int32)  # (5, R)
+        inputs = np.array((nodes.queries, nodes.tokens, nodes.depths, nodes.parents), dtype=np.int32)  # (4, R)
+        blocks = np.array(nodes.blocks, dtype=np.int32) if isinstance(nodes, MaskedBatch) else None
         count, config = inputs.shape[1], self.backend.config
         tokens, depths = inputs[1], inputs[2]
         if count and not (
@@ -233,7 +233,7 @@ class NativeRunner(Runner):
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         if self._keeps_states:
             self.hidden_states = np.empty((count, config.d_model), dtype=np.float32)
-        addresses = map(_address, (*inputs[:4], inputs[4] if nodes.blocks else None))
+        addresses = map(_address, (*inputs, blocks))
         outputs = map(_address, (ids, log_probs, self.hidden_states))
         _check_allocated(self._library.chemspec_run(self._session, count, *addresses, self.top_k, *outputs))
         return ids, log_probs  # type: ignore[return-value]
