@@ -52,11 +52,13 @@ class Recorded:
             if mol is None or not SMALLEST <= mol.GetNumHeavyAtoms() <= LARGEST:
                 continue
             has = {name: any(map(mol.HasSubstructMatch, ones)) for name, ones in groups.items() if name != "reactive"}
-            found = {
-                one for one, pattern in zip(reactive, groups["reactive"], strict=True) if mol.HasSubstructMatch(pattern)
+            reactive_groups = {
+                name
+                for name, pattern in zip(reactive, groups["reactive"], strict=True)
+                if mol.HasSubstructMatch(pattern)
             }
             for name, (smarts, lacking, *allowed) in TABLES["pools"].items():
-                fits = found <= set(allowed) and not any(has[group] for group in lacking.split())
+                fits = reactive_groups <= set(allowed) and not any(has[group] for group in lacking.split())
                 if fits and len(mol.GetSubstructMatches(Chem.MolFromSmarts(smarts))) == 1:
                     self.pools[name] += [text] * (len(self.pools[name]) < POOL)
 
@@ -73,16 +75,16 @@ class Recorded:
         """Return one of some reagents."""
         return str(self.rng.choice(TABLES["reagents"][name]))
 
-    def with_configuration(self, molecules: Sequence[str], smarts: str, place: int) -> Iterator[str]:
+    def with_configuration(self, molecules: Sequence[str], smarts: str, index: int) -> Iterator[str]:
         """Yield molecules with a configuration at the matched atom, a random one where none is recorded."""
         pattern = Chem.MolFromSmarts(smarts)
         for text in molecules:
             mol = Chem.MolFromSmiles(text)
             match = mol.GetSubstructMatch(pattern)
-            if match and (atom := mol.GetAtomWithIdx(match[place])).GetChiralTag() == UNSET:
+            if match and (atom := mol.GetAtomWithIdx(match[index])).GetChiralTag() == UNSET:
                 atom.SetChiralTag(self.rng.choice(TAGS))
                 Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
-            if match and mol.GetAtomWithIdx(match[place]).GetChiralTag() != UNSET:
+            if match and mol.GetAtomWithIdx(match[index]).GetChiralTag() != UNSET:
                 yield Chem.MolToSmiles(mol)
 
     def usable(self, smiles: str) -> bool:
@@ -104,8 +106,8 @@ def substitute(mol: Any, centre: int, leaving: int, group: str, *, invert: bool 
     edited.InsertMol(Chem.MolFromSmiles(group))
     _rebind(edited, centre, leaving, first, invert=invert)
     if not in_ring:
-        kept = next(part for part in Chem.GetMolFrags(edited) if centre in part)
-        for index in sorted(set(range(edited.GetNumAtoms())) - set(kept), reverse=True):
+        fragment = next(part for part in Chem.GetMolFrags(edited) if centre in part)
+        for index in sorted(set(range(edited.GetNumAtoms())) - set(fragment), reverse=True):
             edited.RemoveAtom(index)
     return _written(edited)
 
@@ -122,7 +124,7 @@ def insert(mol: Any, carbonyl: int, migrating: int, symbol: str) -> str | None:
 def _rebind(mol: Any, centre: int, old: int, new: int, *, invert: bool) -> None:
     """Exchange a neighbour of an atom; `invert`: the new one comes from the other side."""
     atom = mol.GetAtomWithIdx(centre)
-    bonds = [one.GetIdx() for one in atom.GetBonds()]
+    bonds = [bond.GetIdx() for bond in atom.GetBonds()]
     # A configuration is told by the order of the bonds, and the new one is the last.
     moves = len(bonds) - 1 - bonds.index(mol.GetBondBetweenAtoms(centre, old).GetIdx())
     mol.RemoveBond(centre, old)
@@ -247,7 +249,7 @@ def glycosides(recorded: Recorded) -> Iterator[Made]:
         filled = (start + template[2:] if template.startswith("AO") else template).replace("OA", acyl)
         # X becomes an atom that the leaving group or the alcohol takes the place of.
         mol = Chem.MolFromSmiles(filled.replace("X", "[Xe]"))
-        atom = next(one for one in mol.GetAtoms() if one.GetSymbol() == "Xe")
+        atom = next(atom for atom in mol.GetAtoms() if atom.GetSymbol() == "Xe")
         carbon = atom.GetNeighbors()[0].GetIdx()
         donor = substitute(mol, carbon, atom.GetIdx(), leaving, invert=False)
         if made := substitute(mol, carbon, atom.GetIdx(), rooted(acceptor, pool), invert=cis):
@@ -305,7 +307,7 @@ def close_ring(diene: str) -> str | None:
 
 
 def _migrations(recorded: Recorded, symbol: str, aryl: int) -> Iterator[tuple[str, str]]:
-    """Yield ketones with what they become when an atom comes beside the carbon that migrates more readily.
+    """Yield ketones with what they become when an atom is put next to the carbon that migrates more readily.
 
     `aryl`: how readily aryl migrates; methyl 1, primary 2, secondary 4, tertiary 6. Where two carbons are equally
     ready but not alike, there is no product.
@@ -314,7 +316,7 @@ def _migrations(recorded: Recorded, symbol: str, aryl: int) -> Iterator[tuple[st
         mol = Chem.MolFromSmiles(ketone)
         first, carbonyl, _, second = mol.GetSubstructMatch(Chem.MolFromSmarts(TABLES["pools"]["ketone"][0]))
         ranks = Chem.CanonicalRankAtoms(mol, breakTies=False)
-        ready = [_readiness(mol.GetAtomWithIdx(one), aryl) for one in (first, second)]
+        ready = [_readiness(mol.GetAtomWithIdx(end), aryl) for end in (first, second)]
         if min(ready) and (ready[0] != ready[1] or ranks[first] == ranks[second]):
             made = insert(mol, carbonyl, first if ready[0] >= ready[1] else second, symbol)
             if made:
@@ -325,7 +327,7 @@ def _readiness(atom: Any, aryl: int) -> int:
     if atom.GetIsAromatic():
         return aryl
     plain = atom.GetHybridization() == Chem.HybridizationType.SP3
-    plain = plain and all(one.GetSymbol() == "C" for one in atom.GetNeighbors())
+    plain = plain and all(neighbour.GetSymbol() == "C" for neighbour in atom.GetNeighbors())
     return {1: 1, 2: 2, 3: 4, 4: 6}[atom.GetDegree()] if plain else 0
 
 
@@ -364,11 +366,11 @@ def photoredox(recorded: Recorded) -> Iterator[Made]:
     """Aryl halides with amino acids, trifluoroborates or alkyl bromides, by nickel, a photocatalyst and light."""
     silane = "C[Si](C)(C)[SiH]([Si](C)(C)C)[Si](C)(C)C"
     for _ in range(3 * TRAIN):
-        aryl, way = recorded.pick("aryl_halide"), recorded.rng.random()
+        aryl, share = recorded.pick("aryl_halide"), recorded.rng.random()
         rest = ".".join(map(recorded.reagents, ("photocatalysts", "nickel", "bases", "polar")))
-        if way < 0.5:
+        if share < 0.5:
             partner, leaving = recorded.pick("amino_acid"), "C(=O)[OX2H]"
-        elif way < 0.75:
+        elif share < 0.75:
             partner, leaving = recorded.reagents("trifluoroborates"), "[B-](F)(F)F"
         else:
             partner, leaving, rest = recorded.pick("alkyl_bromide"), "Br", f"{silane}.{rest}"
@@ -393,23 +395,23 @@ def asymmetric_epoxide(alcohol: str, hand: str) -> str | None:
     mol = Chem.RWMol(Chem.AddHs(Chem.MolFromSmiles(alcohol)))
     _, first, second, third = mol.GetSubstructMatch(Chem.MolFromSmarts(TABLES["pools"]["allylic"][0]))
     bond = mol.GetBondBetweenAtoms(second, third)
-    near = next(one for one in _neighbours(mol, second) if one not in (first, third))
-    far = [one for one in _neighbours(mol, third) if one != second]
+    near = next(atom for atom in _neighbours(mol, second) if atom not in (first, third))
+    far = [atom for atom in _neighbours(mol, third) if atom != second]
     ranks = Chem.CanonicalRankAtoms(mol, breakTies=False)
     if bond.IsInRing():  # which holds its own two ends cis
-        ring = {one for ring in mol.GetRingInfo().AtomRings() if {second, third} <= set(ring) for one in ring}
-        far.sort(key=lambda one: (one in ring) != (first in ring))
+        ring = {atom for ring in mol.GetRingInfo().AtomRings() if {second, third} <= set(ring) for atom in ring}
+        far.sort(key=lambda atom: (atom in ring) != (first in ring))
     elif ranks[far[0]] != ranks[far[1]]:
         if bond.GetStereo() not in (Chem.BondStereo.STEREOE, Chem.BondStereo.STEREOZ):
             return None
-        ends = sorted(bond.GetStereoAtoms(), key=lambda one: one not in (first, near))
+        ends = sorted(bond.GetStereoAtoms(), key=lambda atom: atom not in (first, near))
         together = (ends[0] == first) == (bond.GetStereo() == Chem.BondStereo.STEREOZ)
-        far.sort(key=lambda one: (one == ends[1]) != together)
+        far.sort(key=lambda atom: (atom == ends[1]) != together)
     oxygen = mol.AddAtom(Chem.Atom("O"))
     bond.SetStereo(Chem.BondStereo.STEREONONE)
     bond.SetBondType(Chem.BondType.SINGLE)
-    for one in (second, third):
-        mol.AddBond(one, oxygen, Chem.BondType.SINGLE)
+    for end in (second, third):
+        mol.AddBond(end, oxygen, Chem.BondType.SINGLE)
     _turn(mol, second, (oxygen, third, first, near), anticlockwise=hand == "L")
     _turn(mol, third, (oxygen, second, far[1], far[0]), anticlockwise=hand == "L")  # far[0] is cis to the alcohol
     made = Chem.RemoveHs(mol.GetMol())
@@ -418,13 +420,13 @@ def asymmetric_epoxide(alcohol: str, hand: str) -> str | None:
 
 
 def _neighbours(mol: Any, index: int) -> list[int]:
-    return [one.GetIdx() for one in mol.GetAtomWithIdx(index).GetNeighbors()]
+    return [neighbour.GetIdx() for neighbour in mol.GetAtomWithIdx(index).GetNeighbors()]
 
 
 def _turn(mol: Any, centre: int, order: Sequence[int], *, anticlockwise: bool) -> None:
     """Set a configuration: seen from the first neighbour the others turn anticlockwise, or clockwise."""
-    places = [_neighbours(mol, centre).index(one) for one in order]
-    odd = sum(a > b for i, a in enumerate(places) for b in places[i + 1 :]) % 2
+    positions = [_neighbours(mol, centre).index(neighbour) for neighbour in order]
+    odd = sum(a > b for i, a in enumerate(positions) for b in positions[i + 1 :]) % 2
     mol.GetAtomWithIdx(centre).SetChiralTag(TAGS[bool(odd) != anticlockwise])
 
 

@@ -135,13 +135,14 @@ def compounds(text: str) -> tuple[list[str], list[str], list[str], str]:
         end = match.start() if (match := _PRODUCT.search(sentence)) else len(sentence)
         over = _AFTERWARDS.search(sentence[:end])
         ended = over.start() if over and used else end
-        for at, name, known in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
+        for at, name, is_listed in (*_names_before_amounts(sentence[:end]), *_gases(sentence[:end])):
             ends = at > ended or (ended < end and (_WORKUP.fullmatch(name) or _EXTRACTING.fullmatch(name)))
-            kind = workup if is_over or ends else used if known else unread
+            kind = workup if is_over or ends else used if is_listed else unread
             kind.append(name)
         is_over |= ended < end
-        if match and (names := [name for _, name, known in _names_before_amounts(sentence[match.end() :]) if known]):
-            product = names[0]
+        if match:
+            named = (name for _, name, is_listed in _names_before_amounts(sentence[match.end() :]) if is_listed)
+            product = next(named, product)
     return list(dict.fromkeys(used)), list(dict.fromkeys(workup)), list(dict.fromkeys(unread)), product
 
 
@@ -172,6 +173,6 @@ def _is_mixture(name: str) -> bool:
 
 def _gases(sentence: str) -> list[tuple[int, str, bool]]:
     """Return the gases that react under which a sentence says a mixture is: under a hydrogen atmosphere."""
-    found = ((match.start(), match[1] or match[2]) for match in _GAS.finditer(sentence))
-    named = ((at, name, lookup.look_up(name)) for at, name in found)
+    gases = ((match.start(), match[1] or match[2]) for match in _GAS.finditer(sentence))
+    named = ((at, name, lookup.look_up(name)) for at, name in gases)
     return [(at, f"{name} gas", True) for at, name, gas in named if gas and gas.smiles not in _INERT]
