@@ -18,9 +18,10 @@ def latency() -> str:
     columns = {"drafter": "drafter", "batch": "batch", "latency_ms": "latency", "queries_per_second": "throughput"}
     about = json.loads((DOCS / "charts" / "papers.json").read_text(encoding="utf-8"))
     machine = about["machine"]
+    threads = "one thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
     note = (
         f"{about['queries']}, {int(rows['queries'].iloc[0])} of the forward model, greedy, fp32; {machine['cpu']}, "
-        f"{machine['threads']} threads, {machine['date']}; `{about['command']}`"
+        f"{threads}, {machine['date']}; `{about['command']}`"
     )
     return f"# {note}\n" + rows[[*columns]].rename(columns=columns).round(2).to_csv(index=False, lineterminator="\n")
 
