@@ -315,7 +315,7 @@ def _read_item(item: TracedText) -> ReadItems | None:
             # A reagent may be meant by a short word in a list that is a SMILES as well.
             abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
-            note = [f"{chars} read as SMILES: {meant}" for text, meant in _AS_SMILES.items() if text == chars]
+            note = [f"{chars} read as SMILES: {_AS_SMILES[chars]}"] if chars in _AS_SMILES else []
             return named or ReadItems([*smiles.parts], [*smiles.notes, *note])
     if len(chars) > spelling.MAX_NAME_CHARS:
         return None

@@ -89,15 +89,10 @@ _ACID_ALONE = re.compile(r" \w*(?<!hydr)(?<!solv)(?<!ether)ate$")
 
 def _is_whole(name: str, smiles: str) -> bool:
     """Return whether what OPSIN made of a name is one compound and no list of words."""
-    return (
-        "." not in smiles
-        or " " not in name
-        or not (
-            " oxime " in name
-            or (_ACID_ALONE.search(name) and not re.search("[Nn+]", smiles))  # salicylic acid acetate is an ester
-            or all(map(look_up, name.split(" ")))
-        )
-    )
+    if "." not in smiles or " " not in name:
+        return True
+    is_ester = _ACID_ALONE.search(name) and not re.search("[Nn+]", smiles)  # salicylic acid acetate
+    return not (is_ester or " oxime " in name or all(map(look_up, name.split(" "))))
 
 
 def _by_parts(name: str) -> Named | None:

@@ -17,13 +17,9 @@ from chemspec.chem.reading.names.packed import NameTable
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 _OWNER = re.compile(r"(?<=[a-z])'s?(?=\s)")  # Lawesson's reagent, Lawesson reagent
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
-# What a name says, and the sign of it in a SMILES.
-_MARKED = [
+_MARKED = [  # what a name says, and the sign of it in a SMILES
     (re.compile(pattern, re.IGNORECASE), sign)
-    for pattern, sign in (
-        *((r"-d\d+\b", "[2H]"), (r"^[DL]-(?=[a-z]{4})", "@"), ("hydrochloride", "Cl"), ("hydrobromide", "Br")),
-        *(("sodium salt", "Na"), ("potassium salt", "K"), ("lithium salt", "Li"), ("ammonium salt", "N")),
-    )
+    for pattern, sign in read_asset_table(Path(__file__).with_name("marks.tsv"))
 ]
 SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
 

@@ -23,6 +23,11 @@ _LOCANT = r"(?<![A-Za-z0-9])((?:\d{1,2}|[NnOoSs])'*)"
 _COMMA = re.compile(_LOCANT + r"\s*,\s*(?=(?:\d{1,2}|[NnOoSs])'*\s*[-,])")
 _HYPHEN = re.compile(_LOCANT + r"(?:\s+-\s*|-\s+)(?=[A-Za-z(\[])")
 _OTHER_FORMS = [(re.compile(pattern, re.IGNORECASE), form) for pattern, form in _table("spellings")]
+_GROUP_NAMES = [name for _, name in _table("symbols")]
+_SYMBOL = re.compile(  # 4-Br-toluene, 2,6-diCl-pyridine
+    rf"(?<=[\dNnOoMmPpSs']-)((?i:di|tri)-?)?(?:{'|'.join(f'({pattern})' for pattern, _ in _table('symbols'))})"
+    r"(?:-(?=[a-z(])|(?=-[\dA-Z]))"
+)
 
 
 def _plain_signs(text: str) -> str:
@@ -49,6 +54,7 @@ def other_forms(name: str) -> Iterator[str]:
     changed = f"{metal} {name[match.end() :]}" if match and metal else name
     for pattern, form in _OTHER_FORMS:
         changed = pattern.sub(form, changed)
+    changed = _SYMBOL.sub(lambda match: (match[1] or "") + _GROUP_NAMES[(match.lastindex or 0) - 2], changed)
     without_state = changed.replace(f"({[*additive.ROMAN][additive.METALS[metal][1]]})", "") if metal else changed
     yield from (form for form in dict.fromkeys((changed, without_state, name.replace(".", " "))) if form != name)
 
