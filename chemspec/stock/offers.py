@@ -116,8 +116,9 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
     """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
     lines = iter(rows)
     head = list(next(lines))
-    columns = _find_columns(head)
-    molecules = find_molecule_columns([*map(in_english, head)])
+    names = [*map(in_english, head)]
+    molecules = find_molecule_columns(names)
+    columns = _find_columns(names, molecules[:1])
     if not molecules:
         raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
     offers: dict[str, Offer] = {}
@@ -159,11 +160,9 @@ def find_molecule_columns(names: Sequence[str]) -> list[int]:
     return [*dict.fromkeys([*keys, *find_query_columns(names)[:1], *others])]
 
 
-def _find_columns(head: Sequence[str]) -> dict[str, int]:
-    names = [in_english(name) for name in head]
+def _find_columns(names: Sequence[str], taken: Sequence[int]) -> dict[str, int]:
+    """Return the columns of a price list besides those taken, by what they hold."""
     columns: dict[str, int] = {}
-    if molecules := find_molecule_columns(names):
-        columns["molecule"] = molecules[0]
     patterns = {
         "price": PRICED,
         "supplier": "supplier|vendor|seller|source|catalog",
@@ -175,7 +174,7 @@ def _find_columns(head: Sequence[str]) -> dict[str, int]:
     }
     for kind, pattern in patterns.items():
         for index, name in enumerate(names):
-            if index not in columns.values() and re.search(pattern, name, re.IGNORECASE):
+            if index not in (*taken, *columns.values()) and re.search(pattern, name, re.IGNORECASE):
                 columns[kind] = index
                 break
     return columns
