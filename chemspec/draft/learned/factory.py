@@ -6,7 +6,7 @@ from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, draft_cost_ratio
 from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
-from chemspec.draft.learned.small import DraftModelSession
+from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.rejection import Nucleus
 from chemspec.settings import DraftSettings
 
@@ -26,14 +26,19 @@ def build_network(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     return Medusa(network.model.best, heads=network.length, **{"length": length, **tree_sizes(settings)})
 
 
+def _small_models(settings: DraftSettings, inputs: DrafterInputs) -> list[DraftModel]:
+    """Return the models that draft, of which each helps the next one."""
+    kinds = ("ar", "medium") if settings.drafts_by == "hierarchy" else (settings.drafts_by,)
+    return [inputs.companion(kind) for kind in kinds]
+
+
 def build_autoregressive(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return `ar`, `medium` or `hierarchy`: greedy decoding with a small or a medium model, or with both."""
     length = settings.draft_length
-    first = "medium" if settings.drafts_by == "medium" else "ar"
-    writer = GreedyDraftGenerator(DraftModelSession(inputs.companion(first), top_k=1), floor=FLOOR)
-    if settings.drafts_by == "hierarchy":
-        medium = DraftModelSession(inputs.companion("medium"), top_k=1)
-        writer = GreedyDraftGenerator(medium, helper=writer, floor=FLOOR)
+    writer = None
+    for model in _small_models(settings, inputs):
+        writer = GreedyDraftGenerator(DraftModelSession(model, top_k=1), helper=writer, floor=FLOOR)
+    assert writer is not None
     if length:
         return Autoregressive(writer, FixedGamma(length), name=settings.drafts_by, cost=lambda _: 1.0)
     gamma = AdaptiveGamma(1.0)  # the cost ratio is set before every forward pass
@@ -43,12 +48,10 @@ def build_autoregressive(settings: DraftSettings, inputs: DrafterInputs) -> Draf
 def build_sampling(settings: DraftSettings, inputs: DrafterInputs) -> Drafter:
     """Return `ar`, `medium` or `hierarchy` with sampled drafts, for decoders with rejection sampling."""
     nucleus = Nucleus(settings.temperature, settings.top_p)
-    # The model whose samples the target verifies.
-    last = inputs.companion("medium" if settings.drafts_by == "medium" else "ar")
-    generator = SamplingDraftGenerator(DraftModelSession(last, top_k=last.vocab_size), nucleus)
-    if settings.drafts_by == "hierarchy":
-        last = inputs.companion("medium")
+    generator = None
+    for last in _small_models(settings, inputs):  # the target verifies the samples of the last
         generator = SamplingDraftGenerator(DraftModelSession(last, top_k=last.vocab_size), nucleus, helper=generator)
+    assert generator is not None
     if settings.draft_length:
         fixed = FixedGamma(settings.draft_length)
         return Sampled(generator, lambda: fixed, name=settings.drafts_by)
