@@ -31,7 +31,7 @@ from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.model import checkpoint
-from chemspec.model.runner import CompactionThreshold, NodeBatch
+from chemspec.model.runner import CompactionThreshold, MaskedBatch, NodeBatch
 from chemspec.model.runners.cuda_graphs import COMMON, Function, GraphBackend, Shape, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
@@ -415,3 +415,9 @@ def test_graphs_are_refused_without_a_gpu() -> None:
     place = RuntimeConfig.find(device="cpu", dtype="fp32", runtime="graphs", threads=1)
     with pytest.raises(ValueError, match="is not computed by the graphs runtime on cpu"):
         place.backend(None)  # type: ignore[arg-type]
+
+
+def test_blocks_of_mask_tokens_are_refused_here_too() -> None:
+    runner = backend_of(0, "pre").open([[4, 5]], top_k=3)
+    with pytest.raises(PluginError, match="no blocks of mask tokens"):
+        runner.run(MaskedBatch([0, 0], [BOS, 4], [0, 1], [-1, 0], [-1, 0]))

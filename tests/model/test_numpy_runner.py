@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 
-from chemspec.model.runner import NodeBatch
+from chemspec.model.runner import MaskedBatch, NodeBatch
 from chemspec.model.runners.numpy_runner import NumpyBackend, best_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.types import PluginError
@@ -40,3 +40,9 @@ def test_what_no_table_has_is_refused(tokens: list[int], depths: list[int]) -> N
     backend, _ = tiny("pre")
     with pytest.raises(PluginError, match=f"beyond {VOCAB - 1}"):
         backend.open([[5]], top_k=2).run(NodeBatch([0], tokens, depths, [-1]))
+
+
+def test_blocks_of_mask_tokens_are_refused() -> None:
+    backend, _ = tiny("pre")
+    with pytest.raises(PluginError, match="no blocks of mask tokens"):
+        backend.open([[5]], top_k=2).run(MaskedBatch([0, 0], [1, 4], [0, 1], [-1, 0], [-1, 0]))

@@ -26,12 +26,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
+from chemspec.model.runner import Floats, Ints, MaskedBatch, NodeBatch, Runner
 from chemspec.model.runners.native.page_table import NewNodes, PageTable, PassInputs, PassSizes
 from chemspec.model.runners.path_decoder import PassTensors, PathDecoder, Pool, Sources
 from chemspec.model.runners.torch_runner import TorchBackend, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
+from chemspec.types import PluginError
 
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
@@ -396,6 +397,8 @@ class GraphRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
+        if isinstance(nodes, MaskedBatch):
+            raise PluginError("CUDA graphs compute no blocks of mask tokens")
         new = NewNodes.of(nodes)
         sizes = self._pages.measure(new)
         shape, path = pass_shape(sizes, self.arena.shape.rows), next_power(sizes.longest, PATH)

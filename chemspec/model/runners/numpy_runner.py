@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chemspec.model.ancestors import AncestorMask, Mask
-from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
+from chemspec.model.runner import Floats, Ints, MaskedBatch, NodeBatch, Runner
 from chemspec.model.weights import Array, Weights, rotations
 from chemspec.settings import ModelConfig
 from chemspec.types import PluginError
@@ -323,6 +323,8 @@ class NumpyRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
+        if isinstance(nodes, MaskedBatch):
+            raise PluginError("numpy computes no blocks of mask tokens")
         config = self.backend.config
         tokens, depths = ({0, *column} for column in (nodes.tokens, nodes.depths))
         if min(tokens) < 0 or max(tokens) >= config.vocab_size or max(depths) >= config.max_positions:
