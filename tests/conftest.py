@@ -60,7 +60,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Config, log: Any) -> Any:
-    """With `--dist loadfile` files that share what takes long to start run in one process: Ray, and two browsers."""
+    """With `--dist loadfile` files that share what takes long to start run in one process: Ray, and the browser."""
     if config.option.dist != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -69,7 +69,7 @@ def pytest_xdist_make_scheduler(config: Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             group = group_of(ROOT / file)
-            return {"ray": group, "browser": f"{group} {file.rpartition('/')[2] > 'test_plan.py'}"}.get(group, file)
+            return group if group in ("ray", "browser") else file
 
     return LoadGroups(config, log)
 
