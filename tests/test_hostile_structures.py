@@ -14,19 +14,24 @@ from programs.fuzzing import doors
 SECONDS, MAX_KB = 1.0, 500_000
 
 
+FURTHER = [door for door in doors.DOORS if door not in doors.QUICK]
+MANY = [door for door in FURTHER if door not in doors.SMILES_ONLY]  # a fourth of them meets some of every format
+
+
 @pytest.mark.parametrize(
-    "group",
+    ("group", "step"),
     [
-        pytest.param((*doors.QUICK,), marks=pytest.mark.smoke),  # one process, every structure in every format
-        *(pytest.param((door,), marks=pytest.mark.slow) for door in doors.DOORS if door not in doors.QUICK),
+        pytest.param((*doors.QUICK,), 1, marks=pytest.mark.smoke),  # one process, every structure in every format
+        *(pytest.param((door,), 4 if door in MANY else 1, marks=pytest.mark.slow) for door in FURTHER),
+        *(pytest.param((door,), 1, marks=[pytest.mark.slow, pytest.mark.nightly]) for door in MANY),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )  # the slow ones start a process for each structure, load models and open pages
-def test_no_structure_ends_or_holds_up_a_process(group: tuple[str, ...]) -> None:
+def test_no_structure_ends_or_holds_up_a_process(group: tuple[str, ...], step: int) -> None:
     seconds = SECONDS * slowness()
-    command = [sys.executable, "-W", "ignore", "-m", doors.__name__, str(seconds), *group]
+    command = [sys.executable, "-W", "ignore", "-m", doors.__name__, str(seconds), str(step), *group]
     child = subprocess.run(command, cwd=TESTS, capture_output=True, text=True)
     assert child.returncode == 0, f"{child.stdout[-200:]} then {child.returncode}: {child.stderr[-2000:]}"
     lines = [json.loads(line) for line in child.stdout.splitlines()]
-    assert len(lines) == sum(map(doors.cases_of, group))
+    assert len(lines) == sum(len(doors.cases_of(door, step)) for door in group)
     assert [line for line in lines if line["seconds"] > seconds or line["kb"] > MAX_KB] == []

@@ -1,7 +1,7 @@
 """Doors for structures, and a process that throws graphs that RDKit does not survive at one of them.
 
-Started as `python -m programs.fuzzing.doors SECONDS DOOR...`, with the seconds that a case may take; it prints a line
-of JSON a case, which `test_hostile_structures.py` judges.
+Started as `python -m programs.fuzzing.doors SECONDS STEP DOOR...`, with the seconds that a case may take, and 1 for all
+cases or more for each of so many; it prints a line of JSON a case, which `test_hostile_structures.py` judges.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -165,9 +166,9 @@ def formats_of(door: str) -> tuple[str, ...]:
     return ("smi",) if door in SMILES_ONLY else ("smi", "mol", "cdxml") if door == "link" else FORMATS
 
 
-def cases_of(door: str) -> int:
-    """How many structures are thrown at a door."""
-    return len(STRUCTURES) * len(formats_of(door))
+def cases_of(door: str, step: int) -> list[tuple[str, str]]:
+    """Structures that are thrown at a door, and the formats they come in; each of so many."""
+    return [*product(STRUCTURES, formats_of(door))][::step]
 
 
 def refused(reading: Callable[[], object]) -> None:
@@ -189,27 +190,26 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def attack(door: str, seconds: float) -> None:
-    """Throw every structure at a door and print what each took; a case that takes too long ends this process."""
+def attack(door: str, seconds: float, step: int) -> None:
+    """Throw structures at a door and print what each took; a case that takes too long ends this process."""
     from programs.fuzzing.tools import Tools
 
     with tempfile.TemporaryDirectory() as home:
         reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http", "trace") else None)
         reading("CCO", "smi")  # what is imported when it is needed first
-        for structure in STRUCTURES:
-            for name in formats_of(door):
-                text = written(structure, name)
-                forget_peak()
-                before, began = memory_kb("VmRSS"), time.process_time()
-                signal.setitimer(signal.ITIMER_VIRTUAL, 4 * seconds)  # also out of C++, which no exception ends
-                reading(text, name)
-                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-                took = time.process_time() - began
-                line = {"what": f"{door} {structure} {name}", "seconds": took, "kb": memory_kb("VmHWM") - before}
-                sys.stdout.write(json.dumps(line) + "\n")
-                sys.stdout.flush()
+        for structure, name in cases_of(door, step):
+            text = written(structure, name)
+            forget_peak()
+            before, began = memory_kb("VmRSS"), time.process_time()
+            signal.setitimer(signal.ITIMER_VIRTUAL, 4 * seconds)  # also out of C++, which no exception ends
+            reading(text, name)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            took = time.process_time() - began
+            line = {"what": f"{door} {structure} {name}", "seconds": took, "kb": memory_kb("VmHWM") - before}
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    for name in sys.argv[2:]:
-        attack(name, float(sys.argv[1]))
+    for name in sys.argv[3:]:
+        attack(name, float(sys.argv[1]), int(sys.argv[2]))
