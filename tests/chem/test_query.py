@@ -11,6 +11,7 @@ import pytest
 from helpers.case_tables import table
 from helpers.reading import fault, read
 from helpers.slowness import slowness
+from helpers.thinned import NIGHTLY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
@@ -93,7 +94,7 @@ def check(text: str, task: Task | None) -> Query | Input | Fault:
     return answer
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(10_000, marks=NIGHTLY)])
 def test_broken_texts_give_a_query_or_a_fault(count: int) -> None:
     rng = random.Random(0)
     seen: Counter[str] = Counter()

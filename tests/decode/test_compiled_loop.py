@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from helpers.compilers import needs_compiler
 from helpers.table import Table, TableRunner
-from helpers.thinned import pairwise
+from helpers.thinned import NIGHTLY, pairwise
 from helpers.tiny import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -272,7 +272,7 @@ def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
 @pytest.mark.parametrize(
     ("length", "merging"),
     [
-        pytest.param(length, merging, marks=[] if merging in (None, MERGINGS[at % 3]) else pytest.mark.slow)
+        pytest.param(length, merging, marks=[] if merging in (None, MERGINGS[at % 3]) else NIGHTLY)
         for at, length in enumerate((63, 64, 65, 200, 520))
         for merging in (None, *MERGINGS)
     ],

@@ -440,7 +440,7 @@ CHOICES = {
 
 
 @needs_compiler
-@pytest.mark.parametrize("n", every(2, sorted(CHOICES), nightly=True))
+@pytest.mark.parametrize("n", every(2, sorted(CHOICES)))
 def test_the_choices_on_five_curves(n: int) -> None:
     curves = {"flat": FLAT, "H100": H100, "AMX": TILES, "AVX-512": AVX512, "AVX2": AVX2}
     found = {name: passes_and_nodes(bench_queries("retro")[:8], cost, n) for name, cost in curves.items()}

@@ -163,7 +163,7 @@ def check_counters(
 CASES = [(name, each) for row, name in enumerate(sorted(DRAFTERS)) for each in sorted(DECODERS, reverse=row % 2 > 0)]
 
 
-@pytest.mark.parametrize("case", every(2, CASES, nightly=True), ids=" ".join)
+@pytest.mark.parametrize("case", every(2, CASES), ids=" ".join)
 def test_drafts_never_change_an_answer(case: tuple[str, str]) -> None:
     """Every decoder with every drafter, batches of all sizes, limits that bind or do not, and scores that tie."""
     drafter, decoder = case

@@ -161,7 +161,7 @@ NAIVE = ("greedy", "beam")
 
 
 # By default each length with every third drafter.
-@pytest.mark.parametrize("case", every(3, [*product(DRAFTERS, (1, 2, 9, 30))], nightly=True))
+@pytest.mark.parametrize("case", every(3, [*product(DRAFTERS, (1, 2, 9, 30))]))
 def test_every_drafter_gives_the_answers_of_naive_decoding(engine: Engine, case: tuple[str, int]) -> None:
     drafter, max_len = case
     sources = [MERGED.encode(text) for text in TEXTS]

@@ -268,9 +268,7 @@ LEARNED = [("learned", ""), ("learned", "a CPU"), ("learned", "free")]  # random
 
 
 @pytest.mark.parametrize(
-    "case",
-    every(2, [(*row, decoder) for row in EVERY + LEARNED for decoder in sorted(DECODERS)], nightly=True),
-    ids=" ".join,
+    "case", every(2, [(*row, decoder) for row in EVERY + LEARNED for decoder in sorted(DECODERS)]), ids=" ".join
 )
 def test_no_drafter_changes_an_answer(case: tuple[str, str, str]) -> None:
     """On tables that copy, in batches of 1 to 8, with limits and budgets that bind and that do not."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers.compilers import needs_compiler
 from helpers.small import QUERIES
+from helpers.thinned import NIGHTLY
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.decoding import Decoding
@@ -65,9 +66,9 @@ LOOPS = [
     ("none", 3, False),
     ("windows", 1, False),
     # The loop in Python takes seconds for each; all drafters, in both loops, are compared in test_compiled_loop.py.
-    *(pytest.param(drafter, size, False, marks=pytest.mark.slow) for drafter in ("mixed", "auto") for size in (1, 3)),
-    pytest.param("none", 1, False, marks=pytest.mark.slow),
-    pytest.param("windows", 3, False, marks=pytest.mark.slow),
+    *(pytest.param(drafter, size, False, marks=NIGHTLY) for drafter in ("mixed", "auto") for size in (1, 3)),
+    pytest.param("none", 1, False, marks=NIGHTLY),
+    pytest.param("windows", 3, False, marks=NIGHTLY),
 ]
 
 

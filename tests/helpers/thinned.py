@@ -1,4 +1,4 @@
-"""Many cases of one law: a few run by default, the others at a push or every night, as together they take too long."""
+"""Many cases of one law: a few run by default, the others every night, as together they take too long."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
+
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 
 
 def pairwise(*axes: Sequence[Any]) -> list[Any]:
@@ -19,19 +21,14 @@ def pairwise(*axes: Sequence[Any]) -> list[Any]:
         chosen.add(best)
         missing.difference_update(_pairs(best))
     return [
-        pytest.param(*(axis[at] for axis, at in zip(axes, row, strict=True)), marks=() if row in chosen else _NIGHTLY)
+        pytest.param(*(axis[at] for axis, at in zip(axes, row, strict=True)), marks=() if row in chosen else NIGHTLY)
         for row in rows
     ]
 
 
-def every(step: int, cases: Sequence[Any], *, nightly: bool = False) -> list[Any]:
-    """Values of one argument for `parametrize`; by default each one of so many, the others at a push or every night."""
-    marks = _NIGHTLY if nightly else _SLOW
-    return [case if number % step == 0 else pytest.param(case, marks=marks) for number, case in enumerate(cases)]
-
-
-_SLOW = (pytest.mark.slow,)
-_NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
+def every(step: int, cases: Sequence[Any]) -> list[Any]:
+    """Values of one argument for `parametrize`; by default each one of so many, the others every night."""
+    return [case if number % step == 0 else pytest.param(case, marks=NIGHTLY) for number, case in enumerate(cases)]
 
 
 def _pairs(row: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:

@@ -57,7 +57,7 @@ def test_the_kernel_gives_the_scores_of_the_model(
     check(backend, model, *script, within=5e-4)
 
 
-@pytest.mark.parametrize("case", every(2, [*product((32, 48, 80, 256), (1, 2, 4, 6, 8, 12, 16))], nightly=True))
+@pytest.mark.parametrize("case", every(2, [*product((32, 48, 80, 256), (1, 2, 4, 6, 8, 12, 16))]))
 def test_every_width_and_number_of_heads(case: tuple[int, int]) -> None:
     """Widths that fill no whole panel, numbers of heads that divide no vector, sources and drafts of more rows than a
     tile."""

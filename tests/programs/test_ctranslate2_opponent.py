@@ -17,6 +17,7 @@ import pytest
 import torch
 from helpers.paths import SHARED
 from helpers.recompute import decode_single
+from helpers.thinned import every
 from programs.opponent import Answer, Opponent, convert
 from torch.nn.functional import cross_entropy
 
@@ -116,7 +117,7 @@ def naive(model: Transformer, source: Sequence[int], decoder: Decoder) -> list[F
     return decode_single(decoder, score)
 
 
-@pytest.fixture(params=CONFIGS, scope="module")
+@pytest.fixture(params=every(2, [*CONFIGS]), scope="module")
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Opponent]:
     model = taught(request.param)
     return model, Opponent(convert(model, TOKENIZER, tmp_path_factory.mktemp("model")))
