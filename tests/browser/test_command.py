@@ -1,4 +1,4 @@
-"""`chemspec app`, started from anywhere; `.ci/run` runs this file once more against the installed wheel."""
+"""`chemspec app`, started from anywhere; at a push `.ci/run` runs this file against the installed wheel only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from chemspec.engine.engine import installed_models
 
 
 @pytest.mark.weights
+@pytest.mark.nightly
 @pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 def test_the_command_opens_the_app_from_any_folder(tmp_path: Path, new_page: Callable[..., Any]) -> None:
     command = [sys.executable, "-m", "chemspec.cli", "app", "--port", "0", "--headless"]

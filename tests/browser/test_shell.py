@@ -6,9 +6,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from helpers.thinned import every
 
 
-@pytest.mark.parametrize("address", ["/", "/step", "/speed"])
+@pytest.mark.parametrize("address", every(3, ["/", "/step", "/speed"]))
 def test_a_hostile_query_is_text_wherever_it_is_shown(address: str, app: Any) -> None:
     """Markdown in a message would fetch an image from another host; `new_page` notices."""
     hostile = "C![x](http://192.0.2.1/x.png)<img src=http://192.0.2.1/y.png onerror=window.hit=1>(("
@@ -29,7 +30,11 @@ new PerformanceObserver(list => list.getEntries().forEach(add))
 
 @pytest.mark.parametrize(
     ("address", "width", "height", "last"),
-    [("/", 1280, 800, "More examples"), ("/", 390, 844, "More examples"), ("/models", 390, 844, "retro")],
+    [
+        ("/", 390, 844, "More examples"),
+        pytest.param("/", 1280, 800, "More examples", marks=pytest.mark.nightly),
+        pytest.param("/models", 390, 844, "retro", marks=pytest.mark.nightly),
+    ],
 )
 def test_the_first_load_hardly_shifts(address: str, width: int, height: int, last: str, app: Any, browser: Any) -> None:
     context = browser.new_context()  # in which no file of the page is known

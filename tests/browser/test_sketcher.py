@@ -92,6 +92,7 @@ def test_the_canvas_shows_a_text_and_tells_what_is_drawn(sketch: Sketch) -> None
 
 
 @built
+@pytest.mark.nightly
 def test_reactions_and_texts_that_are_none(sketch: Sketch) -> None:
     for runs, typed in enumerate(("CCO.CC(=O)Cl>>CCOC(C)=O", "CCO.CC(=O)O>O=S(=O)(O)O>CCOC(C)=O"), 2):
         sketch.type(typed)
@@ -106,6 +107,7 @@ def test_reactions_and_texts_that_are_none(sketch: Sketch) -> None:
 
 
 @built
+@pytest.mark.nightly
 def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
     sketch = Sketch(page, url)
