@@ -13,19 +13,10 @@ from pathlib import Path
 import pytest
 from helpers.compilers import needs_compiler
 
-from chemspec.decode.compiled import build as loop
-from chemspec.model.runners.native import build
 from chemspec.system import compiled
 from chemspec.system.compiled import NoKernelError
 
 pytestmark = needs_compiler
-
-
-@pytest.mark.slow  # compiles the kernel and the loop
-def test_kernel_and_loop_compile_and_load() -> None:
-    """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
-    compiled.load_library(build.SOURCE, *build.FLAGS)
-    compiled.load_library(loop.SOURCE, *loop.FLAGS)
 
 
 @pytest.fixture

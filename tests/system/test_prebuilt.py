@@ -226,8 +226,9 @@ FIRST_ANSWER = """
 import resource, sys
 from pathlib import Path
 from chemspec.cli.__main__ import main
-from chemspec.system import prebuilt
+from chemspec.system import compile_later, prebuilt
 prebuilt.kernels_folder = lambda: Path("nowhere")
+compile_later.schedule = lambda module: None  # a process that outlives this one
 sys.argv = ["chemspec", "predict", "O=C(NCc1ccccc1)c1ccccc1", "--task", "retro", "-n", "3"]
 try:
     main()
@@ -279,6 +280,14 @@ def test_what_is_compiled_later_is_compiled_once_after_the_program_with_a_word(t
 
 
 # --- the libraries themselves ---------------------------------------------------------------------
+
+
+@needs_compiler
+@pytest.mark.slow  # compiles the kernel and the loop, which a process below takes from the cache
+def test_kernel_and_loop_compile_and_load() -> None:
+    """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
+    compiled.load_library(build.SOURCE, *build.FLAGS)
+    compiled.load_library(loop.SOURCE, *loop.FLAGS)
 
 
 @pytest.fixture(scope="module")
