@@ -15,14 +15,14 @@ SECONDS, MAX_KB = 1.0, 500_000
 
 
 FURTHER = [door for door in doors.DOORS if door not in doors.QUICK]
-MANY = [door for door in FURTHER if door not in doors.SMILES_ONLY]  # a fourth of them meets some of every format
+MANY = [door for door in FURTHER if door not in doors.SMILES_ONLY]  # a seventh of them meets some of every format
 
 
 @pytest.mark.parametrize(
     ("group", "step"),
     [
         pytest.param((*doors.QUICK,), 1, marks=pytest.mark.smoke),  # one process, every structure in every format
-        *(pytest.param((door,), 4 if door in MANY else 1, marks=pytest.mark.slow) for door in FURTHER),
+        *(pytest.param((door,), 7 if door in MANY else 1, marks=pytest.mark.slow) for door in FURTHER),
         *(pytest.param((door,), 1, marks=[pytest.mark.slow, pytest.mark.nightly]) for door in MANY),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),

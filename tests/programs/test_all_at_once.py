@@ -16,12 +16,13 @@ from chemspec.engine.engine import Engine
 pytest.importorskip("fastapi")
 
 
-def test_a_service_answers_all_of_it_and_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [0, pytest.param(1, marks=pytest.mark.nightly)])  # 20 s beside a greedy client
+def test_a_service_answers_all_of_it_and_stops(tmp_path: Path, rounds: int) -> None:
     models = sorted(path for path in two_tiny_folders(tmp_path / "models").iterdir())
-    seen = all_at_once.run(models, tmp_path, clients=16, seconds=6.0, rounds=1, requests=2)
+    seen = all_at_once.run(models, tmp_path, clients=16, seconds=6.0, rounds=rounds, requests=2)
     assert not seen["faults"] and seen["answered"] and seen["exit_code"] == 0, seen
     assert seen["stop_s"] < all_at_once.GRACE + 5.0
-    assert seen["requests"] > 50 and seen["statuses"]["200"] > 10 and seen["statuses"]["left"] > 5
+    assert seen["requests"] > 20 and seen["statuses"]["200"] > 5 and seen["statuses"]["left"] > 2
     assert "422" in seen["statuses"]
 
 
