@@ -31,7 +31,7 @@ from chemspec.plan.settings import PlanSettings
 from chemspec.system import cache
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 
-SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
+SLOW = ("training", "runners")  # each kill costs a training, or two programs that start
 QUICK = [name for name in kills.TARGETS if name not in SLOW]
 FULL_DISKS = ("answers", "collections")  # at every push: one of files, one of the database; jobs every night
 
@@ -52,15 +52,9 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(library)
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_two_kills_lose_nothing(name: str) -> None:
     assert kills.run(2, seed=1, names=(name,)) == {name: 2}
-
-
-@pytest.mark.slow  # each kill costs a training, or two programs that start
-@pytest.mark.parametrize("name", SLOW)
-def test_a_few_kills_lose_nothing(name: str) -> None:
-    assert kills.run(SLOW[name], seed=1, names=(name,)) == {name: SLOW[name]}
 
 
 @pytest.mark.slow
@@ -72,9 +66,9 @@ def test_two_hundred_kills_lose_nothing(name: str) -> None:
 
 
 @pytest.mark.slow  # processes that start, and wait for the disk
-@pytest.mark.parametrize("each", [1, pytest.param(4, marks=pytest.mark.nightly)])
-def test_kills_on_a_slow_disk_lose_nothing(each: int, disk: str) -> None:
-    names = [name for name in QUICK if name != "routes"]  # which takes three seconds a kill there
+@pytest.mark.nightly
+def test_kills_on_a_slow_disk_lose_nothing(disk: str) -> None:
+    each, names = 4, [name for name in QUICK if name != "routes"]  # which takes three seconds a kill there
     command = [sys.executable, kills.__file__, str(each * len(names)), "1", *names]
     slow = {**os.environ, "LD_PRELOAD": disk, "SLOW_DISK_MS": "5"}
     told = subprocess.run(command, env=slow, capture_output=True, text=True, timeout=600)
@@ -172,7 +166,7 @@ def test_a_truncated_table_of_answers_is_begun_anew(tmp_path: Path, monkeypatch:
     def routes() -> object:
         model = toy.retro()
         found = plan(toy.AMIDE, Expander(model), stock, how)  # type: ignore[arg-type]
-        gc.collect()  # closes the table
+        gc.collect(1)  # closes the table; all objects of a process with thousands of tests take a second
         return [one.signature for one in found.routes], model.asked
 
     wanted, asked = routes()  # type: ignore[misc]

@@ -156,6 +156,7 @@ def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, tiny_retro: P
         )
 
 
+@pytest.mark.nightly  # five engines and more start
 def test_a_row_that_kills_its_engine_is_given_up_alone(
     nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

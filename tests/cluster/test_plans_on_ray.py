@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.nightly  # a Ray of its own, and the shipped models three times
 def test_the_command_plans_as_without_a_cluster(tmp_path: Path) -> None:
     tables = []
     for name, words in {"alone": (), "ray": ("--ray", "local")}.items():

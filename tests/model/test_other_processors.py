@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not installed_models(), reason="no model in assets/models"),
     needs_compiler,
     pytest.mark.slow,  # compiles the kernel for each
+    pytest.mark.nightly,
 ]
 
 Result = tuple[str, int]
@@ -82,8 +83,7 @@ def test_levels_of_x86_give_the_same_bits(
     assert (fp32 == expected["fp32"]) == (level != "v2"), "v2 has no fused multiply-add"
 
 
-@pytest.mark.nightly  # with two programs that few have
-@pytest.mark.skipif(not all(map(shutil.which, ARM)), reason=f"needs {' and '.join(ARM)}")
+@pytest.mark.skipif(not all(map(shutil.which, ARM)), reason=f"needs {' and '.join(ARM)}")  # two programs that few have
 @pytest.mark.parametrize("march", ["armv8.2-a+dotprod", "armv8-a"])
 def test_arm_gives_the_same_bits(
     march: str, expected: dict[str, Result], recordings: dict[str, Path], compile_replay: Callable[..., Path]
@@ -93,7 +93,6 @@ def test_arm_gives_the_same_bits(
         assert replay([ARM[1], str(program)], recording) == expected[dtype], dtype
 
 
-@pytest.mark.nightly  # ziglang compiles its C++ library for it
 @pytest.mark.skipif(not (shutil.which("wine") and is_installed("ziglang")), reason="needs wine and ziglang")
 @pytest.mark.parametrize("processor", ["x86_64_v3", "x86_64_v4+avx512vnni"])
 def test_windows_gives_the_same_bits(
