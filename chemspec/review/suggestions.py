@@ -335,14 +335,13 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     left, right = suggestion.sides
     if echoes_query(task, suggestion.query, best.canonical):
         yield "returns the query" if task == "retro" else "returns a starting material"
-    copies = ".".join(extra_copies(left, right))
     sources = _SOURCES.get(str(change.key[0]) if change else "", set())
     supply = f"{left}.O" if "O" in sources else left  # a work-up adds water
+    core = _atom_sources(task, supply, change, sources)
+    copies = ".".join(extra_copies(core or left, right))
     if lacking := missing_elements(supply, right):
         yield f"the reactants cannot supply {element_counts(lacking)}"
-    elif (core := _atom_sources(task, supply, change, sources)) and (
-        taken := missing_elements(f"{core}.{copies}".strip("."), right)
-    ):
+    elif core and (taken := missing_elements(f"{core}.{copies}".strip("."), right)):
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
     elif task == "forward" and change and change.unlikely_change and not change.rearranges_carbon:
         yield change.unlikely_change

@@ -184,3 +184,10 @@ def test_a_formyl_group_that_leaves_is_the_reductant_of_an_amination() -> None:
 
 def test_an_epoxide_that_stays_has_no_part_in_the_check_of_one_that_opens() -> None:
     assert check("C1OC1CCCCC1CO1.CN", "CNCC(O)CCCCC1CO1") == ()
+
+
+def test_periodate_leaves_no_vicinal_diol_though_an_oxygen_may_be_its_own() -> None:
+    rest, diol = "O=[Os](=O)(=O)=O.O.C1CCOC1", "OC1CCCCC1O"
+    (sentence,) = check(f"C1=CCCCC1.[O-][I+3]([O-])([O-])[O-].[Na+].{rest}", diol)
+    assert "periodate cleaves a vicinal diol" in sentence
+    assert check(f"C1=CCCCC1.C[N+]1([O-])CCOCC1.{rest}", diol) == ()

@@ -90,8 +90,8 @@ def test_recipes_with_larger_tokens_start_from_a_shipped_model(name: str, merges
 
 
 def test_the_recipe_of_rare_kinds_keeps_their_stereochemistry() -> None:
-    recipe = model_recipe(str(STAGES.with_name("forward-rare-kinds.toml")))
-    assert recipe.starts_from == "forward" and recipe.data.flat_share == 0.85
+    recipe = model_recipe(f"{STAGES}:forward-rare-kinds")
+    assert recipe.data.flat_share == 0.85
     assert recipe.data.flat_share_of["rare_kinds_train.csv.gz"] == 0
     assert set(recipe.data.clean) < set(recipe.train_files)
 

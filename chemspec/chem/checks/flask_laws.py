@@ -102,11 +102,12 @@ def _matches(molecule: str, pattern: str) -> tuple[tuple[int, ...], ...]:
 
 def unstable_product(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
     """Yield why a product would fall apart or react on, if no molecule that gives it atoms has the same groups."""
+    inorganic = [part for part in given if not matches_any([part], "[#6]")]  # gives an oxygen, say
     for patterns, unless, partners, sentence in _products():
         if (
             not matches_any([product], patterns)
             or matches_any([product], unless)
-            or (partners and not matches_any(agents, partners))
+            or (partners and not matches_any([*agents, *inorganic], partners))
         ):
             continue
         if not any(matches_any([part], patterns) for part in given):
