@@ -338,7 +338,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     sources = _SOURCES.get(str(change.key[0]) if change else "", set())
     supply = f"{left}.O" if "O" in sources else left  # a work-up adds water
     core = _atom_sources(task, supply, change, sources)
-    copies = ".".join(extra_copies(core or left, right))
+    copies = ".".join(extra_copies((core if task == "forward" else "") or left, right))
     if lacking := missing_elements(supply, right):
         yield f"the reactants cannot supply {element_counts(lacking)}"
     elif core and (taken := missing_elements(f"{core}.{copies}".strip("."), right)):
