@@ -17,7 +17,7 @@ import gzip
 import random
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,14 @@ Made = tuple[str, str, str]  # the molecule that changes, all reactants, product
 class Recorded:
     """Recorded reactants by pool, in random order, and a random choice of them and of reagents."""
 
-    def __init__(self, molecules: Sequence[str], excluded: frozenset[str], rng: random.Random) -> None:
+    def __init__(
+        self, molecules: Sequence[str], excluded: frozenset[str], rng: random.Random, tables: Mapping[str, Any] = TABLES
+    ) -> None:
         """Sort molecules into pools; `excluded` are SMILES without stereochemistry that do not change in a flask."""
-        self.excluded, self.rng = excluded, rng
-        self.pools: dict[str, list[str]] = {name: [] for name in TABLES["pools"]}
-        groups = {name: list(map(Chem.MolFromSmarts, text.split())) for name, text in TABLES["groups"].items()}
-        reactive = TABLES["groups"]["reactive"].split()
+        self.excluded, self.rng, self.tables = excluded, rng, tables
+        self.pools: dict[str, list[str]] = {name: [] for name in tables["pools"]}
+        groups = {name: list(map(Chem.MolFromSmarts, text.split())) for name, text in tables["groups"].items()}
+        reactive = tables["groups"]["reactive"].split()
         for text in molecules:
             mol = Chem.MolFromSmiles(text)
             if mol is None or not SMALLEST <= mol.GetNumHeavyAtoms() <= LARGEST:
@@ -57,23 +59,23 @@ class Recorded:
                 for name, pattern in zip(reactive, groups["reactive"], strict=True)
                 if mol.HasSubstructMatch(pattern)
             }
-            for name, (smarts, lacking, *allowed) in TABLES["pools"].items():
+            for name, (smarts, lacking, *allowed) in tables["pools"].items():
                 fits = reactive_groups <= set(allowed) and not any(has[group] for group in lacking.split())
                 if fits and len(mol.GetSubstructMatches(Chem.MolFromSmarts(smarts))) == 1:
                     self.pools[name] += [text] * (len(self.pools[name]) < POOL)
 
     def all(self, name: str) -> list[str]:
         """Return the common molecules of a pool and the recorded ones."""
-        return [*TABLES["common"].get(name, "").split(), *self.pools[name]]
+        return [*self.tables["common"].get(name, "").split(), *self.pools[name]]
 
     def pick(self, name: str) -> str:
         """Return a random molecule of a pool; one in four is a common one."""
-        common = TABLES["common"].get(name, "").split()
+        common = self.tables["common"].get(name, "").split()
         return self.rng.choice(common if common and self.rng.random() < 0.25 else self.all(name))
 
     def reagents(self, name: str) -> str:
         """Return one of some reagents."""
-        return str(self.rng.choice(TABLES["reagents"][name]))
+        return str(self.rng.choice(self.tables["reagents"][name]))
 
     def with_configuration(self, molecules: Sequence[str], smarts: str, index: int) -> Iterator[str]:
         """Yield molecules with a configuration at the matched atom, a random one where none is recorded."""
