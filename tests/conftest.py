@@ -82,6 +82,7 @@ def _set_up_libraries() -> None:
     torch.set_num_threads(1)
     settings.register_profile("quick", max_examples=QUICK, deadline=None)
     settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("push", max_examples=50, deadline=None, derandomize=True)
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=5000, deadline=None)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
