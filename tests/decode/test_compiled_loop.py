@@ -28,6 +28,7 @@ from test_loop import EAGER, VOCAB, Illegal
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop
+from chemspec.decode.compiled import records
 from chemspec.decode.compiled.structures import DraftRow, NodeRow, PassRow, copy_array
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories
@@ -330,6 +331,21 @@ def test_on_the_shipped_weights_too(
         passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for one in results for step in one.trace.passes]
         found.append(([one.hypotheses for one in results], [] if cost and drafter == "mixed" else passes))
     assert found[0] == found[1]
+
+
+def test_drafts_are_recorded_the_same_whether_their_rows_are_read_at_once_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = shipped()
+    monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(True))
+    monkeypatch.setattr(engine.resources, "measured_curve", CHEAP)
+    drafts = []
+    for rows in (0, inf):
+        monkeypatch.setattr(records, "MAX_UNUSED_ROWS", rows)
+        monkeypatch.setattr(engine.resources, "histories", DraftHistories())
+        results = engine.predict(QUERIES[::2], DecodeSettings(n=4, drafter="mixed", max_len=40))
+        drafts.append([step.drafts for result in results for step in result.trace.passes])
+    assert drafts[0] == drafts[1] and any(drafts[0])
 
 
 def small_model() -> Transformer:

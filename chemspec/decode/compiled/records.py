@@ -16,6 +16,7 @@ from chemspec.decode.origins import Origin, TreeRecorder, accepted_spans, credit
 from chemspec.decode.protocol import FinishedSearch, NextSearch
 from chemspec.types import Draft, Pass, TreeDelta
 
+MAX_UNUSED_ROWS = 5  # rows of drafts that are read for each wanted one, rather than one by one
 _length = attrgetter("length")
 Times = Sequence[tuple[float, float, float]]  # per pass: seconds of drafting and of the model, end time
 
@@ -136,9 +137,13 @@ class _TreeReader:
         return self._drafts[number]
 
     def drafts(self, numbers: Sequence[int]) -> list[Draft]:
-        """Return drafts of the query, at once, since a function call for each takes time."""
+        """Return drafts of the query; close rows are read at once, since a function call for each takes time."""
         first, stop = min(numbers, default=0), max(numbers, default=-1) + 1
-        rows = read_rows(DraftRow, self._view.draft_rows, stop - first, first)
+        if stop - first > MAX_UNUSED_ROWS * len(numbers):  # a beam proposes hundreds of drafts and computes a few
+            rows = [read_row(DraftRow, self._view.draft_rows, number) for number in numbers]
+        else:
+            close = read_rows(DraftRow, self._view.draft_rows, stop - first, first)
+            rows = [close[number - first] for number in numbers]
         return [
             Draft(
                 tuple(self._tokens[row.start : row.start + row.length]),
@@ -148,5 +153,5 @@ class _TreeReader:
                 tuple(self._positions[row.positions : row.positions + row.positions_count]),
                 tuple(self._probabilities[row.probs : row.probs + row.probs_count]),
             )
-            for row in [rows[number - first] for number in numbers]
+            for row in rows
         ]
