@@ -11,9 +11,6 @@ these molecules, chosen by its text, is for the test alone. Where two answers ar
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
 import random
 import tomllib
 import zlib
@@ -22,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from rdkit import Chem, RDLogger
-from textbook_reactions import react, write
+from textbook_reactions import parser_of, react, write, write_file
 
 from chemspec import chem
 from chemspec.chem.reading.precatalysts import split_precatalysts
@@ -452,7 +449,7 @@ def draw(
         if not flask or flask in seen or not all(map(recorded.usable, (substrate, *products.split("|")))):
             continue
         seen.add(flask)
-        held = zlib.crc32((chem.drop_stereo(substrate) or substrate).encode()) % PARTS == 0
+        held = is_held(substrate)
         if kind in FLAT and (held or recorded.rng.random() < FLAT_SHARE):
             flask, products = chem.drop_stereo(flask) or flask, chem.drop_stereo(products) or products
         if held and len(test) < counts[1]:
@@ -460,6 +457,11 @@ def draw(
         elif not held and len(train) < counts[0]:
             train.append((kind.__name__, flask, products.split("|")[0]))
     return train, test
+
+
+def is_held(smiles: str) -> bool:
+    """Return whether a molecule is for the test alone."""
+    return zlib.crc32((chem.drop_stereo(smiles) or smiles).encode()) % PARTS == 0
 
 
 def molecules(file: Path) -> Iterator[str]:
@@ -472,12 +474,8 @@ def molecules(file: Path) -> Iterator[str]:
 
 def main() -> None:
     """Write both files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="recorded training reactions: forward_stereo_train.csv.gz")
-    parser.add_argument("out", type=Path, help="folder")
-    parser.add_argument("--exclude", type=Path, nargs="*", default=[], help="test files, whose molecules are left out")
+    parser = parser_of(__doc__, "forward_stereo_train.csv.gz", "molecules")
     parser.add_argument("--most", type=int, default=60_000, help="recorded molecules that are looked through")
-    parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
     RDLogger.DisableLog("rdApp.*")
     rng = random.Random(args.seed)
@@ -489,11 +487,8 @@ def main() -> None:
         for whole, part in zip((train, test), draw(kind, recorded, (TRAIN, TEST)), strict=True):
             whole += part
         print(f"{kind.__name__}: {len(train)} and {len(test)} so far", flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    with gzip.open(args.out / "rare_kinds_train.csv.gz", "wt", encoding="utf-8", newline="") as file:
-        write(csv.writer(file), train)
-    with (args.out / "rare_kinds_test.csv").open("w", encoding="utf-8", newline="") as file:
-        write(csv.writer(file), test)
+    write_file(args.out / "rare_kinds_train.csv.gz", write, train)
+    write_file(args.out / "rare_kinds_test.csv", write, test)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,18 @@ product is in a file of `--exclude` or, in the test, in the source file. Rules a
 
 from __future__ import annotations
 
-import argparse
-import csv
-import gzip
 import random
 import tomllib
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rare_kinds
+from rare_kinds import is_held
 from rdkit import Chem, RDLogger
 from rdkit.Chem import AllChem
-from textbook_reactions import derived, products
+from textbook_reactions import derived, parser_of, products, write_file
 
 from chemspec import chem
 from chemspec.data.shards import read_rows
@@ -37,7 +34,7 @@ POOLS = {
     "pools": {**rare_kinds.TABLES["pools"], **TABLES["pools"]},
     "common": {**rare_kinds.TABLES["common"], **TABLES["common"]},
 }
-TRAIN, TEST, PARTS = 400, 40, 12  # pairs of each kind for training and test; one reactant in PARTS is for the test
+TRAIN, TEST = 400, 40  # pairs of each kind for training and test
 TRIES = 10  # reactants drawn for each pair of a kind, at most
 LARGEST = 40  # heavy atoms of a product
 COLUMNS = ("product", "reactants", "mapped_rxn", "source", "id")
@@ -86,12 +83,6 @@ def _with_numbers(mol: Any, before: int, numbers: set[int]) -> str:
         number = before + atom.GetIdx() + 1
         atom.SetAtomMapNum(number if number in numbers else 0)
     return str(Chem.MolToSmiles(copy))
-
-
-def is_held(smiles: str) -> bool:
-    """Return whether a reactant is for the test alone."""
-    plain = chem.drop_stereo(smiles) if set("@/") & set(smiles) else smiles
-    return zlib.crc32((plain or smiles).encode()) % PARTS == 0
 
 
 class Parts(rare_kinds.Recorded):
@@ -165,12 +156,8 @@ def draw(kind: str, recorded: Parts, count: int, *, held: bool, excluded: frozen
 
 def main() -> None:
     """Write both files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="recorded training reactions: retro_extra_train.csv.gz")
-    parser.add_argument("out", type=Path, help="folder")
-    parser.add_argument("--exclude", type=Path, nargs="*", default=[], help="test files, whose products are left out")
+    parser = parser_of(__doc__, "retro_extra_train.csv.gz", "products")
     parser.add_argument("--most", type=int, default=60_000, help="recorded molecules that are looked through")
-    parser.add_argument("--seed", type=int, default=42)
     args = parser.parse_args()
     RDLogger.DisableLog("rdApp.*")
     rng = random.Random(args.seed)
@@ -184,11 +171,8 @@ def main() -> None:
         test += [(kind, *made) for made in draw(kind, recorded, TEST, held=True, excluded=recorded_too)]
         train += [(kind, *made) for made in draw(kind, recorded, TRAIN, held=False, excluded=excluded)]
         print(f"{kind}: {len(train)} and {len(test)} so far", flush=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    with gzip.open(args.out / "strategic_bonds_train.csv.gz", "wt", encoding="utf-8", newline="") as file:
-        write(csv.writer(file), train)
-    with (args.out / "strategic_bonds_test.csv").open("w", encoding="utf-8", newline="") as file:
-        write(csv.writer(file), test)
+    write_file(args.out / "strategic_bonds_train.csv.gz", write, train)
+    write_file(args.out / "strategic_bonds_test.csv", write, test)
 
 
 def write(writer: Any, pairs: Sequence[tuple[str, tuple[str, ...], str, str]]) -> None:

@@ -329,14 +329,21 @@ def products(file: Path) -> Iterator[str]:
         yield chem.canonical(row.get("main_product") or row["product"]) or ""
 
 
+def parser_of(description: str, source: str, left_out: str) -> argparse.ArgumentParser:
+    """Return a parser with the arguments of the scripts that write reactions by rules."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, help=f"recorded training reactions: {source}")
+    parser.add_argument("out", type=Path, help="folder")
+    parser.add_argument(
+        "--exclude", type=Path, nargs="*", default=[], help=f"test files, whose {left_out} are left out"
+    )
+    parser.add_argument("--seed", type=int, default=42)
+    return parser
+
+
 def main() -> None:
     """Write both files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="recorded training reactions: forward_stereo_train.csv.gz")
-    parser.add_argument("out", type=Path, help="folder")
-    parser.add_argument("--exclude", type=Path, nargs="*", default=[], help="test files, whose products are left out")
-    parser.add_argument("--seed", type=int, default=42)
-    args = parser.parse_args()
+    args = parser_of(__doc__, "forward_stereo_train.csv.gz", "products").parse_args()
     RDLogger.DisableLog("rdApp.*")
     rng = random.Random(args.seed)
     excluded = frozenset(text for file in args.exclude for text in products(file))
@@ -350,12 +357,16 @@ def main() -> None:
     rng.shuffle(rows)
     negatives = [("negative", *flask) for flask in negative_flasks(rows, NEGATIVE + 8 * TEST)]
     print(f"negative flasks: {len(negatives)}")
-    args.out.mkdir(parents=True, exist_ok=True)
-    for name, flasks in (("textbook_train", train), ("negative_flasks", negatives[8 * TEST :])):
-        with gzip.open(args.out / f"{name}.csv.gz", "wt", encoding="utf-8", newline="") as file:
-            write(csv.writer(file), flasks)
-    with (args.out / "textbook_test.csv").open("w", encoding="utf-8", newline="") as file:
-        write(csv.writer(file), [*test, *negatives[: 8 * TEST]])
+    write_file(args.out / "textbook_train.csv.gz", write, train)
+    write_file(args.out / "negative_flasks.csv.gz", write, negatives[8 * TEST :])
+    write_file(args.out / "textbook_test.csv", write, [*test, *negatives[: 8 * TEST]])
+
+
+def write_file(path: Path, write: Callable[[Any, Any], None], reactions: Any) -> None:
+    """Write reactions to a table by a function that takes a CSV writer, compressed if the name ends with .gz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "wt", encoding="utf-8", newline="") as file:
+        write(csv.writer(file), reactions)
 
 
 def write(writer: Any, flasks: Sequence[tuple[str, str, str]]) -> None:
