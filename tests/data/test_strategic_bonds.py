@@ -49,16 +49,21 @@ def rules() -> Iterator[Any]:
         # Ruxolitinib's bond, and mesembrine's.
         ("aza_michael", "Brc1cn[nH]c1 N#CC=CC1CCCC1", "N#CCC(C1CCCC1)n1cc(Br)cn1"),
         ("aza_michael_rings", "CNCCC1(c2ccc(OC)c(OC)c2)C=CC(=O)CC1", "CN1CCC2(c3ccc(OC)c(OC)c3)CCC(=O)CC12"),
+        ("aza_michael_rings", "CCOC(=O)/C=C/CCCNCc1ccccc1", "CCOC(=O)CC1CCCN1Cc1ccccc1"),
+        # Uridine's N1, from above as in the acetate, and the silane of an aryl glucoside from below.
+        ("nucleosides", "O=c1cc[nH]c(=O)[nH]1 CC(=O)OC[C@H]1O[C@@H](OC(C)=O)[C@H](OC(C)=O)[C@@H]1OC(C)=O",
+         "CC(=O)OC[C@H]1O[C@@H](n2ccc(=O)[nH]c2=O)[C@H](OC(C)=O)[C@@H]1OC(C)=O"),
+        ("c_glycosides", "COC1(c2ccccc2)O[C@H](CO)[C@@H](O)[C@H](O)[C@H]1O",
+         "OC[C@H]1O[C@@H](c2ccccc2)[C@H](O)[C@@H](O)[C@@H]1O"),
+        ("c_glycosides",
+         "Brc1ccccc1 C[Si](C)(C)OC[C@H]1OC(=O)[C@H](O[Si](C)(C)C)[C@@H](O[Si](C)(C)C)[C@@H]1O[Si](C)(C)C",
+         "C[Si](C)(C)OC[C@H]1OC(O)(c2ccccc2)[C@H](O[Si](C)(C)C)[C@@H](O[Si](C)(C)C)[C@@H]1O[Si](C)(C)C"),
     ],
 )  # fmt: skip
 def test_a_rule_gives_the_textbook_product(rules: Any, kind: str, reactants: str, products: str) -> None:
     wanted = set(map(chem.canonical, products.split()))
-    if kind in rules.TABLES["backward"]:
-        (rule, _), *_ = rules.TABLES["backward"][kind]
-        assert set(rules.outcomes(rule, products)) == {chem.canonical(reactants)}
-        return
     given = reactants.split()
-    made = [rules.outcomes(rule, *given) for rule, *_ in rules.TABLES["kinds"][kind]]
+    made = [rules.outcomes(rule, *given) for rule, *pools in rules.TABLES["kinds"][kind] if len(pools) == len(given)]
     assert [set(found) for found in made if found] == [wanted]
 
 
@@ -73,7 +78,8 @@ def test_maps_pair_equal_elements_and_name_every_atom_of_the_product(rules: Any)
     assert {number: symbol for number, symbol in left.items() if number} == right
 
 
-def test_no_reactant_that_is_not_common_is_in_both_parts(rules: Any) -> None:
+def test_no_reactant_that_is_not_common_is_in_both_parts(rules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "TRAIN", 100)  # that bounds how often it draws
     ketones = [f"CC(=O)c1ccc({group})cc1" for group in ("F", "Cl", "C", "CC", "CCC", "OC", "C#N", "C(F)(F)F", "Br")]
     ketones += [f"CC(=O)c1cccc({group})c1" for group in ("F", "Cl", "C", "CC", "CCC", "OC", "C#N", "C(F)(F)F", "Br")]
     amides = [f"NC(=S)c1ccc({group})cc1" for group in ("F", "Cl", "C", "CC", "CCC", "CCCC", "OC", "C(F)(F)F", "Br")]

@@ -97,9 +97,9 @@ def test_the_recipe_of_rare_kinds_keeps_their_stereochemistry() -> None:
 
 
 def test_the_recipe_of_strategic_bonds_keeps_the_share_of_uspto_50k_and_what_is_held_out() -> None:
-    recipe = model_recipe(str(STAGES.with_name("retro-strategic-bonds.toml")))
+    recipe = model_recipe(f"{STAGES}:retro-strategic-bonds")
     whole = model_recipe("retro-all")
-    assert recipe.starts_from == "retro" and "strategic_bonds_train.csv.gz" in recipe.data.clean
+    assert "strategic_bonds_train.csv.gz" in recipe.data.clean
     assert recipe.preset == "small-5x3"  # of a shallower one only the first layers are copied
     assert (recipe.data.share_of, recipe.data.hold_out) == (whole.data.share_of, whole.data.hold_out)
     assert not recipe.data.extend_vocabulary and recipe.data.variants_of["retro_train.csv.gz"] == 1

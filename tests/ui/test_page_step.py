@@ -155,7 +155,7 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
     _, settings = last_asked(app)
     assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
     lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
-    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Cl", "N", "ahead")]
+    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Br", "Cl", "ahead")]
     assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
 
 

@@ -3,11 +3,11 @@
     python assets/docs/recipes/strategic_bonds.py retro_extra_train.csv.gz OUT --exclude TEST_FILE ...
 
 writes `strategic_bonds_train.csv.gz` and `strategic_bonds_test.csv` (columns as in the source file, the kind in `id`):
-rings of heterocycles by their textbook syntheses, aza-Michael additions and glycosylations. Patents hold few of these
-steps, and the model rather takes off a protecting group. Reactants are recorded ones, some with a group put on first
-(a bromide of a methyl ketone). One recorded molecule in twelve, chosen by its text, is for the test alone, and no
-product is in a file of `--exclude` or, in the test, in the source file. Rules are in `strategic_bonds.toml`, groups in
-`rare_kinds.toml`.
+rings of heterocycles by their textbook syntheses, aza-Michael additions, and glycosides of oxygen, nitrogen and carbon.
+Patents hold few of these steps, and the model rather takes off a protecting group. Reactants are recorded ones, some
+with a group put on first (a bromide of a methyl ketone). One recorded molecule in twelve, chosen by its text, is for
+the test alone, and no product is in a file of `--exclude` or, in the test, in the source file. Rules are in
+`strategic_bonds.toml`, groups in `rare_kinds.toml`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POOLS = {
     "pools": {**rare_kinds.TABLES["pools"], **TABLES["pools"]},
     "common": {**rare_kinds.TABLES["common"], **TABLES["common"]},
 }
-TRAIN, TEST = 400, 40  # pairs of each kind for training and test
+TRAIN, TEST = 1000, 40  # pairs of each kind for training and test
 TRIES = 10  # reactants drawn for each pair of a kind, at most
 LARGEST = 40  # heavy atoms of a product
 COLUMNS = ("product", "reactants", "mapped_rxn", "source", "id")
@@ -118,15 +118,6 @@ def _by_rules(kind: str, recorded: Parts, held: bool) -> Iterator[Made]:
             yield (reactants, *recorded.rng.choice(sorted(made.items())))
 
 
-def _backward(kind: str, recorded: Parts, held: bool) -> Iterator[Made]:
-    """Yield recorded molecules as products, with what a rule makes of them as the reactant."""
-    for rule, pool in TABLES["backward"][kind]:
-        for product in recorded.rng.sample(recorded.pools[pool], len(recorded.pools[pool])):
-            for reactant, mapped in outcomes(rule, product).items():
-                if "." not in reactant and is_held(reactant) == held:
-                    yield (reactant,), product, ">>".join(reversed(mapped.split(">>")))
-
-
 def _glycosylations(_kind: str, recorded: Parts, held: bool) -> Iterator[Made]:
     """Yield glycosides of bromides and imidates, whose atom maps are left to be guessed."""
     for acceptor, flask, product in rare_kinds.glycosides(recorded):
@@ -137,7 +128,6 @@ def _glycosylations(_kind: str, recorded: Parts, held: bool) -> Iterator[Made]:
 
 KINDS: dict[str, Callable[[str, Parts, bool], Iterator[Made]]] = {
     **dict.fromkeys(TABLES["kinds"], _by_rules),
-    **dict.fromkeys(TABLES["backward"], _backward),
     "glycosylations": _glycosylations,
 }
 
