@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # overhead of the compiled loop per forward pass and per node
 PLANNING_SECONDS = 6e-6  # its overhead of drafting per forward pass, without the proposed nodes
 COMPILED_CALL, PYTHON_CALL = 1.2e-6, 5e-5  # seconds of one proposed node
+RECORD_SECONDS = 1e-5  # what drafts in a pass cost outside it: records in Python, a share of building the drafter
 MIN_GAIN = 0.03  # smallest gain, in requested nodes, for which anything is added, because cost curves are inexact
 NEGLIGIBLE = 0.02  # share of a pass that makes no difference
 FREE_COST = 4.0  # negligible shares: if all nodes together cost less, none is too improbable
@@ -270,7 +271,8 @@ class DraftPlanner:
         self._idle = 0 if computed > self._requested else self._idle + 1
         self._has_added |= computed > self._requested
         self._idle_left = self._idle if self._idle >= MAX_IDLE else 0
-        gain = tokens / self._queries - spent / self.seconds_of_pass(waiting)
+        records = RECORD_SECONDS * self._queries if computed > self._requested else 0.0
+        gain = tokens / self._queries - (spent + records) / self.seconds_of_pass(waiting)
         self._net_gain = EMA_DECAY * self._net_gain + gain
         if self._net_gain < -MAX_LOSS:
             self._net_gain, self._pause_left = 0.0, self._pause

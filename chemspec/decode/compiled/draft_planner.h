@@ -147,7 +147,8 @@ class DraftPlanner {
     if (!drafts_) return;
     idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MAX_IDLE ? idle_ : 0;
     has_added_ = has_added_ || computed > requested_;
-    net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - spent / seconds_of_pass(waiting);
+    const double records = computed > requested_ ? RECORD_SECONDS * queries_ : 0;
+    net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - (spent + records) / seconds_of_pass(waiting);
     if (net_gain_ < -MAX_LOSS) {
       net_gain_ = 0, pause_left_ = pause_;
       pause_ = std::min(PAUSE_GROWTH * pause_, double(MAX_PAUSE));

@@ -133,7 +133,7 @@ class _TreeReader:
     def draft(self, number: int) -> Draft:
         """Return one of the drafts of the query."""
         if number not in self._drafts:
-            (self._drafts[number],) = self.drafts([number])
+            self._drafts[number] = self._written(read_row(DraftRow, self._view.draft_rows, number))
         return self._drafts[number]
 
     def drafts(self, numbers: Sequence[int]) -> list[Draft]:
@@ -144,14 +144,16 @@ class _TreeReader:
         else:
             close = read_rows(DraftRow, self._view.draft_rows, stop - first, first)
             rows = [close[number - first] for number in numbers]
-        return [
-            Draft(
-                tuple(self._tokens[row.start : row.start + row.length]),
-                self._names[row.name],
-                (row.from_, row.to) if row.spanned else None,
-                row.match,
-                tuple(self._positions[row.positions : row.positions + row.positions_count]),
-                tuple(self._probabilities[row.probs : row.probs + row.probs_count]),
-            )
-            for row in rows
-        ]
+        drafts = [*map(self._written, rows)]
+        self._drafts.update(zip(numbers, drafts, strict=True))
+        return drafts
+
+    def _written(self, row: DraftRow) -> Draft:
+        return Draft(
+            tuple(self._tokens[row.start : row.start + row.length]),
+            self._names[row.name],
+            (row.from_, row.to) if row.spanned else None,
+            row.match,
+            tuple(self._positions[row.positions : row.positions + row.positions_count]),
+            tuple(self._probabilities[row.probs : row.probs + row.probs_count]),
+        )
