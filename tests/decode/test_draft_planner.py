@@ -358,6 +358,19 @@ def test_searches_for_which_nothing_is_worth_adding_are_ever_more_rarely_planned
     assert history.idle_runs == 0.0 and not history.skip_run(USUAL_PASSES)
 
 
+@pytest.mark.parametrize(("seconds_of_pass", "pauses"), [(5e-5, True), (5e-3, False)])
+def test_drafts_that_gain_less_than_their_records_cost_are_left_out(seconds_of_pass: float, pauses: bool) -> None:
+    """Two nodes and two tokens for 1.9 passes: a gain, unless passes are as short as the records take."""
+    curve = CostCurve((1, 2), (seconds_of_pass, 1.9 * seconds_of_pass))
+    planner = DraftPlanner(curve)
+    planned = 0
+    for _ in range(100):
+        planned += planner.begin_pass(1, 1, 1, budget=8)
+        outcome = {"computed": 2, "needed": 2, "proposed": 0, "tokens": 2, "waiting": 1}
+        planner.record_pass(**outcome, seconds=1.9 * seconds_of_pass, planning_seconds=0.0)
+    assert (planned < 100) == pauses
+
+
 def test_a_history_forgets_and_adds_what_several_runs_have_learned() -> None:
     history = DraftHistory()
     for _ in range(3):
