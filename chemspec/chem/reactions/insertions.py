@@ -1,7 +1,8 @@
-"""Atom maps of reactions that the general map takes for others: insertions next to a carbonyl group, and metathesis.
+"""Atom maps of reactions that the general map takes for others: insertions, conjugate additions and metathesis.
 
-A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, and one that
-metathesis closes to lose a vinyl group and to keep a double bond that is new; both look as cheap.
+A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, one that an
+amine closes on an enone to be put together anew, and one that metathesis closes to lose a vinyl group and to keep a
+double bond that is new.
 """
 
 from itertools import combinations, product
@@ -15,6 +16,8 @@ from chemspec.chem.reactions.atom_maps import AtomMap
 
 _KETONE = "[CX3](=O)(-[#6])-[#6]"
 _INSERTED = (8, 7)
+_NUCLEOPHILE = "[#7,#8,#16;!H0;+0]"
+_ACCEPTOR = "[CX3]=[CX3]-[$(C=O),$(C#N),$(S=O)]"
 _ALKENE = "[CX3;+0]=[CX3;+0]"
 _MAX_ALKENES = 6
 
@@ -44,9 +47,7 @@ def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
 
 def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
     """Return the molecule of a ketone with an atom put between its carbonyl group and one side, without stereo."""
-    edited = Chem.RWMol(left)
-    for atom in edited.GetAtoms():
-        atom.SetIntProp("origin", atom.GetIdx())
+    edited = _numbered(left)
     edited.RemoveBond(carbonyl, side)
     new = edited.AddAtom(Chem.Atom(element))
     edited.AddBond(carbonyl, new, Chem.BondType.SINGLE)
@@ -67,6 +68,32 @@ def _source(match: AtomMap, element: int) -> int:
     return min(free, key=lambda atom: all(kinds[near][0] != element for near in bonds[atom]), default=-1)
 
 
+def map_addition(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
+    """Return the map in which a hetero atom adds to an electron-poor alkene; None where the product is another one."""
+    plain = Chem.Mol(right)
+    Chem.RemoveStereochemistry(plain)
+    target = Chem.MolToSmiles(plain)
+    acceptors = left.GetSubstructMatches(fixed_pattern(_ACCEPTOR))[:_MAX_ALKENES]
+    for (nucleophile,) in left.GetSubstructMatches(fixed_pattern(_NUCLEOPHILE)) if acceptors else ():
+        for beta, alpha, _ in acceptors:
+            made = _add(left, nucleophile, beta, alpha)
+            if made is not None and Chem.MolToSmiles(made) == target:
+                return _whole_map(match, made, plain)
+    return None
+
+
+def _add(left: Any, nucleophile: int, beta: int, alpha: int) -> Any | None:
+    """Return the molecule in which a hetero atom with hydrogen is added to the first end of an alkene, no stereo."""
+    edited = _numbered(left)
+    if edited.GetBondBetweenAtoms(nucleophile, beta) is not None:
+        return None
+    edited.GetBondBetweenAtoms(beta, alpha).SetBondType(Chem.BondType.SINGLE)
+    edited.AddBond(nucleophile, beta, Chem.BondType.SINGLE)
+    atom = edited.GetAtomWithIdx(nucleophile)
+    atom.SetNumExplicitHs(max(0, atom.GetNumExplicitHs() - 1))
+    return _part_with(edited, beta)
+
+
 def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     """Return the map in which two double bonds exchange their ends; None where the product is of another kind."""
     bonds = left.GetSubstructMatches(fixed_pattern(_ALKENE))
@@ -83,28 +110,44 @@ def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
         for inner, other in product((first, first[::-1]), (second, second[::-1])):
             made = _exchange(left, inner, other)
             if made is not None and Chem.MolToSmiles(made) == target:
-                whole = AtomMap(match.left, match.right)
-                for atom, number in zip(made.GetAtoms(), plain.GetSubstructMatch(made), strict=True):
-                    whole.pair(number, atom.GetIntProp("origin"))
-                return whole
+                return _whole_map(match, made, plain)
     return None
 
 
 def _exchange(left: Any, inner: tuple[int, int], other: tuple[int, int]) -> Any | None:
     """Return the molecule in which the first ends of two double bonds are joined by one, without stereo."""
-    edited = Chem.RWMol(left)
-    for atom in edited.GetAtoms():
-        atom.SetIntProp("origin", atom.GetIdx())
+    edited = _numbered(left)
     if edited.GetBondBetweenAtoms(inner[0], other[0]) is not None:
         return None
     edited.RemoveBond(*inner)
     edited.RemoveBond(*other)
     edited.AddBond(inner[0], other[0], Chem.BondType.DOUBLE)
+    return _part_with(edited, inner[0])
+
+
+def _numbered(left: Any) -> Any:
+    """Return a copy to edit whose atoms know their numbers."""
+    edited = Chem.RWMol(left)
+    for atom in edited.GetAtoms():
+        atom.SetIntProp("origin", atom.GetIdx())
+    return edited
+
+
+def _part_with(edited: Any, number: int) -> Any | None:
+    """Return the molecule that holds an atom, without stereo; None if an edited one breaks the rules of valence."""
     try:
         Chem.SanitizeMol(edited)
         parts = Chem.GetMolFrags(edited, asMols=True)
     except RDKIT_ERRORS:
         return None
-    made = next(part for part in parts if any(atom.GetIntProp("origin") == inner[0] for atom in part.GetAtoms()))
+    made = next(part for part in parts if any(atom.GetIntProp("origin") == number for atom in part.GetAtoms()))
     Chem.RemoveStereochemistry(made)
     return made
+
+
+def _whole_map(match: AtomMap, made: Any, product: Any) -> AtomMap:
+    """Return the map of a product that is an edited molecule, whose atoms know their numbers."""
+    whole = AtomMap(match.left, match.right)
+    for atom, number in zip(made.GetAtoms(), product.GetSubstructMatch(made), strict=True):
+        whole.pair(number, atom.GetIntProp("origin"))
+    return whole

@@ -14,7 +14,7 @@ from chemspec.chem.molecules import pattern_screen
 from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, mol_from_smiles
 from chemspec.chem.reactions import stereo_laws as laws
 from chemspec.chem.reactions.atom_maps import AtomMap, map_atoms
-from chemspec.chem.reactions.insertions import map_insertion, map_metathesis
+from chemspec.chem.reactions.insertions import map_addition, map_insertion, map_metathesis
 from chemspec.chem.reactions.leaving_groups import connected_groups, describe_leaving_groups
 from chemspec.chem.reactions.mol_graph import read_graph
 from chemspec.chem.reactions.stereo import (
@@ -162,7 +162,7 @@ def classify_step(reactants: str, product: str) -> StepClass | None:
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         if _carbon_moves(match, _broken(match)):
-            match = map_insertion(match, left, right) or match
+            match = map_insertion(match, left, right) or map_addition(match, left, right) or match
         match = map_metathesis(match, left, right) or match
         _keep_carbonyl_of_acid(match, left, right)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
