@@ -19,7 +19,7 @@ _INSERTED = (8, 7)
 _NUCLEOPHILE = "[#7,#8,#16;!H0;+0]"
 _ACCEPTOR = "[CX3]=[CX3]-[$(C=O),$(C#N),$(S=O)]"
 _ALKENE = "[CX3;+0]=[CX3;+0]"
-_MAX_ALKENES = 6
+_MAX_ALKENES, _MAX_NUCLEOPHILES = 6, 12  # that are tried, of a molecule with more of them
 
 
 def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
@@ -74,7 +74,8 @@ def map_addition(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     Chem.RemoveStereochemistry(plain)
     target = Chem.MolToSmiles(plain)
     acceptors = left.GetSubstructMatches(fixed_pattern(_ACCEPTOR))[:_MAX_ALKENES]
-    for (nucleophile,) in left.GetSubstructMatches(fixed_pattern(_NUCLEOPHILE)) if acceptors else ():
+    nucleophiles = left.GetSubstructMatches(fixed_pattern(_NUCLEOPHILE))[:_MAX_NUCLEOPHILES] if acceptors else ()
+    for (nucleophile,) in nucleophiles:
         for beta, alpha, _ in acceptors:
             made = _add(left, nucleophile, beta, alpha)
             if made is not None and Chem.MolToSmiles(made) == target:
