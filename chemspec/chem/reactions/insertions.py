@@ -1,8 +1,8 @@
 """Atom maps of reactions that the general map takes for others: insertions, conjugate additions and metathesis.
 
-A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, one that an
-amine closes on an enone to be put together anew, and one that metathesis closes to lose a vinyl group and to keep a
-double bond that is new.
+A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, as may one
+that an amine closes on an enone, and one that metathesis closes to lose a vinyl group and to keep a double bond that is
+new.
 """
 
 from itertools import combinations, product
