@@ -5,6 +5,7 @@ that an amine closes on an enone, and one that metathesis closes to lose a vinyl
 new.
 """
 
+from collections.abc import Iterable
 from itertools import combinations, product
 from typing import Any
 
@@ -24,25 +25,21 @@ _MAX_ALKENES, _MAX_NUCLEOPHILES = 6, 12  # that are tried, of a molecule with mo
 
 def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     """Return the map of a product that is a ketone with oxygen or nitrogen put in; None where it is none."""
-    plain = Chem.Mol(right)
-    Chem.RemoveStereochemistry(plain)
-    target = Chem.MolToSmiles(plain)
-    for carbonyl, _, *sides in left.GetSubstructMatches(fixed_pattern(_KETONE), uniquify=False):
-        for element in _INSERTED:
-            made = _insert(left, carbonyl, sides[0], element)
-            if made is None or Chem.MolToSmiles(made) != target:
-                continue
-            hit = plain.GetSubstructMatch(made)
-            whole = AtomMap(match.left, match.right)
-            for atom, number in zip(made.GetAtoms(), hit, strict=True):
-                if atom.HasProp("origin"):
-                    whole.pair(number, atom.GetIntProp("origin"))
-            for atom, number in zip(made.GetAtoms(), hit, strict=True):
-                source = _source(whole, element)
-                if not atom.HasProp("origin") and source >= 0:
-                    whole.pair(number, source)
-            return whole
-    return None
+    whole = _map_by(
+        match,
+        right,
+        (
+            _insert(left, carbonyl, sides[0], element)
+            for carbonyl, _, *sides in left.GetSubstructMatches(fixed_pattern(_KETONE), uniquify=False)
+            for element in _INSERTED
+        ),
+    )
+    if whole is not None:
+        new = whole.origin.index(-1)
+        source = _source(whole, whole.right.kinds[new][0])
+        if source >= 0:
+            whole.pair(new, source)
+    return whole
 
 
 def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
@@ -50,15 +47,10 @@ def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
     edited = _numbered(left)
     edited.RemoveBond(carbonyl, side)
     new = edited.AddAtom(Chem.Atom(element))
+    edited.GetAtomWithIdx(new).SetIntProp("origin", -1)
     edited.AddBond(carbonyl, new, Chem.BondType.SINGLE)
     edited.AddBond(new, side, Chem.BondType.SINGLE)
-    try:
-        parts = Chem.GetMolFrags(edited, asMols=True)  # sanitized
-    except RDKIT_ERRORS:
-        return None
-    made = next(part for part in parts if any(not atom.HasProp("origin") for atom in part.GetAtoms()))
-    Chem.RemoveStereochemistry(made)
-    return made
+    return _part_with(edited, carbonyl)
 
 
 def _source(match: AtomMap, element: int) -> int:
@@ -70,17 +62,10 @@ def _source(match: AtomMap, element: int) -> int:
 
 def map_addition(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     """Return the map in which a hetero atom adds to an electron-poor alkene; None where the product is another one."""
-    plain = Chem.Mol(right)
-    Chem.RemoveStereochemistry(plain)
-    target = Chem.MolToSmiles(plain)
     acceptors = left.GetSubstructMatches(fixed_pattern(_ACCEPTOR))[:_MAX_ALKENES]
     nucleophiles = left.GetSubstructMatches(fixed_pattern(_NUCLEOPHILE))[:_MAX_NUCLEOPHILES] if acceptors else ()
-    for (nucleophile,) in nucleophiles:
-        for beta, alpha, _ in acceptors:
-            made = _add(left, nucleophile, beta, alpha)
-            if made is not None and Chem.MolToSmiles(made) == target:
-                return _whole_map(match, made, plain)
-    return None
+    pairs = product(nucleophiles, acceptors)
+    return _map_by(match, right, (_add(left, nucleophile, beta, alpha) for (nucleophile,), (beta, alpha, _) in pairs))
 
 
 def _add(left: Any, nucleophile: int, beta: int, alpha: int) -> Any | None:
@@ -104,15 +89,12 @@ def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     carbons = [pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] == 6 for atom in pair)]
     if len(bonds) < 2 or len(bonds) > _MAX_ALKENES or not lost or not carbons:
         return None
-    plain = Chem.Mol(right)
-    Chem.RemoveStereochemistry(plain)
-    target = Chem.MolToSmiles(plain)
-    for first, second in combinations(bonds, 2):
-        for inner, other in product((first, first[::-1]), (second, second[::-1])):
-            made = _exchange(left, inner, other)
-            if made is not None and Chem.MolToSmiles(made) == target:
-                return _whole_map(match, made, plain)
-    return None
+    ends = (
+        pair
+        for first, second in combinations(bonds, 2)
+        for pair in product((first, first[::-1]), (second, second[::-1]))
+    )
+    return _map_by(match, right, (_exchange(left, inner, other) for inner, other in ends))
 
 
 def _exchange(left: Any, inner: tuple[int, int], other: tuple[int, int]) -> Any | None:
@@ -127,7 +109,7 @@ def _exchange(left: Any, inner: tuple[int, int], other: tuple[int, int]) -> Any 
 
 
 def _numbered(left: Any) -> Any:
-    """Return a copy to edit whose atoms know their numbers."""
+    """Return a copy to edit whose atoms know their numbers; an added one needs -1."""
     edited = Chem.RWMol(left)
     for atom in edited.GetAtoms():
         atom.SetIntProp("origin", atom.GetIdx())
@@ -146,9 +128,16 @@ def _part_with(edited: Any, number: int) -> Any | None:
     return made
 
 
-def _whole_map(match: AtomMap, made: Any, product: Any) -> AtomMap:
-    """Return the map of a product that is an edited molecule, whose atoms know their numbers."""
-    whole = AtomMap(match.left, match.right)
-    for atom, number in zip(made.GetAtoms(), product.GetSubstructMatch(made), strict=True):
-        whole.pair(number, atom.GetIntProp("origin"))
-    return whole
+def _map_by(match: AtomMap, right: Any, candidates: Iterable[Any | None]) -> AtomMap | None:
+    """Return the map of the first edited molecule that is the product but for stereo; None if none is."""
+    plain = Chem.Mol(right)
+    Chem.RemoveStereochemistry(plain)
+    target = Chem.MolToSmiles(plain)
+    for made in candidates:
+        if made is not None and Chem.MolToSmiles(made) == target:
+            whole = AtomMap(match.left, match.right)
+            for atom, number in zip(made.GetAtoms(), plain.GetSubstructMatch(made), strict=True):
+                if (origin := atom.GetIntProp("origin")) >= 0:
+                    whole.pair(number, origin)
+            return whole
+    return None
