@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rdkit import Chem, RDLogger
-from textbook_reactions import parser_of, react, write, write_file
+from rdkit import Chem
+from textbook_reactions import react, read_arguments, write, write_file
 
 from chemspec import chem
 from chemspec.chem.reading.precatalysts import split_precatalysts
@@ -474,11 +474,7 @@ def molecules(file: Path) -> Iterator[str]:
 
 def main() -> None:
     """Write both files."""
-    parser = parser_of(__doc__, "forward_stereo_train.csv.gz", "molecules")
-    parser.add_argument("--most", type=int, default=60_000, help="recorded molecules that are looked through")
-    args = parser.parse_args()
-    RDLogger.DisableLog("rdApp.*")
-    rng = random.Random(args.seed)
+    args, rng = read_arguments(__doc__, "forward_stereo_train.csv.gz", "molecules", most=60_000)
     excluded = frozenset(text for file in args.exclude for text in molecules(file))
     every = sorted({part for row in read_rows(args.source) for part in row["core_reactants"].split(".")} - {""})
     recorded = Recorded(rng.sample(every, min(args.most, len(every))), excluded, rng)

@@ -21,9 +21,9 @@ from typing import Any
 
 import rare_kinds
 from rare_kinds import is_held
-from rdkit import Chem, RDLogger
+from rdkit import Chem
 from rdkit.Chem import AllChem
-from textbook_reactions import derived, parser_of, products, write_file
+from textbook_reactions import derived, products, read_arguments, write_file
 
 from chemspec import chem
 from chemspec.data.shards import read_rows
@@ -146,11 +146,7 @@ def draw(kind: str, recorded: Parts, count: int, *, held: bool, excluded: frozen
 
 def main() -> None:
     """Write both files."""
-    parser = parser_of(__doc__, "retro_extra_train.csv.gz", "products")
-    parser.add_argument("--most", type=int, default=60_000, help="recorded molecules that are looked through")
-    args = parser.parse_args()
-    RDLogger.DisableLog("rdApp.*")
-    rng = random.Random(args.seed)
+    args, rng = read_arguments(__doc__, "retro_extra_train.csv.gz", "products", most=60_000)
     excluded = frozenset(text for file in args.exclude for text in products(file))
     rows = list(read_rows(args.source))
     every = sorted({part for row in rows for part in row["reactants"].split(".")} - {""})

@@ -329,8 +329,11 @@ def products(file: Path) -> Iterator[str]:
         yield chem.canonical(row.get("main_product") or row["product"]) or ""
 
 
-def parser_of(description: str, source: str, left_out: str) -> argparse.ArgumentParser:
-    """Return a parser with the arguments of the scripts that write reactions by rules."""
+def read_arguments(description: str, source: str, left_out: str, *, most: int = 0) -> tuple[Any, random.Random]:
+    """Return the arguments of a script that writes reactions by rules, and its random numbers.
+
+    Scripts with `most` look through that many recorded molecules, unless an argument says otherwise.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help=f"recorded training reactions: {source}")
     parser.add_argument("out", type=Path, help="folder")
@@ -338,14 +341,16 @@ def parser_of(description: str, source: str, left_out: str) -> argparse.Argument
         "--exclude", type=Path, nargs="*", default=[], help=f"test files, whose {left_out} are left out"
     )
     parser.add_argument("--seed", type=int, default=42)
-    return parser
+    if most:
+        parser.add_argument("--most", type=int, default=most, help="recorded molecules that are looked through")
+    RDLogger.DisableLog("rdApp.*")
+    args = parser.parse_args()
+    return args, random.Random(args.seed)
 
 
 def main() -> None:
     """Write both files."""
-    args = parser_of(__doc__, "forward_stereo_train.csv.gz", "products").parse_args()
-    RDLogger.DisableLog("rdApp.*")
-    rng = random.Random(args.seed)
+    args, rng = read_arguments(__doc__, "forward_stereo_train.csv.gz", "products")
     excluded = frozenset(text for file in args.exclude for text in products(file))
     train, test = [], []
     for kind in KINDS:
